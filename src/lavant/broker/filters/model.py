@@ -29,7 +29,7 @@ def parse_syntax(text: str, limits: FilterLimits) -> Node:
     return parse_expression(text, limits)
 
 
-class Filter(msgspec.Struct, frozen=True, cache_hash=True):
+class Filter(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """A disjunction of conjunctions. Without any it matches nothing; an empty conjunction matches everything.
 
     Two filters are equal if their normal forms are; see `equivalent` for equality of meaning.

@@ -13,9 +13,9 @@ After A. K. Y. Cheung, Dynamic Load Balancing in Distributed Content-based Publi
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count, islice
 
 import msgspec
@@ -38,7 +38,7 @@ LOCAL = ""
 ANYTHING = AdvertisedRoute(ANY_NAMESPACE, "true")
 
 
-CANONICAL_MAX = 1 << 16
+PARSED_MAX = 1 << 16
 """Parsed texts that are remembered: many subscriptions have the same."""
 ENTRIES_A_FRAME = 1000
 """Routes in one update."""
@@ -64,22 +64,21 @@ class RoutesChange(msgspec.Struct, frozen=True):
             yield RoutesChange([], self.removed[start : start + ENTRIES_A_FRAME], [])
 
 
-class _Known(msgspec.Struct):
+class _Known(msgspec.Struct, gc=False):
     """A filter of one source; `users` subscriptions or advertisements have it."""
 
     id: SubscriptionId
     source: str
-    text: str
     filter: Filter
     users: int
 
 
 class _Filters:
-    """The plain filters of one namespace, by source and text."""
+    """The plain filters of one namespace, by source."""
 
     def __init__(self, ids: Iterator[int]) -> None:
         self._ids = ids
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[tuple[str, Filter], _Known] = {}
 
     def __iter__(self) -> Iterator[_Known]:
         return iter(self._known.values())
@@ -87,20 +86,20 @@ class _Filters:
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, source: str, text: str, filter: Filter) -> _Known | None:
+    def add(self, source: str, filter: Filter) -> _Known | None:
         """None if this source has it already."""
-        known = self._known.get((source, text))
+        known = self._known.get((source, filter))
         if known is not None:
             known.users += 1
             return None
-        known = self._known[source, text] = _Known(SubscriptionId(next(self._ids)), source, text, filter, 1)
+        known = self._known[source, filter] = _Known(SubscriptionId(next(self._ids)), source, filter, 1)
         return known
 
-    def remove(self, source: str, text: str) -> _Known | None:
+    def remove(self, source: str, filter: Filter) -> _Known | None:
         """None if this source still has it."""
-        known = self._known[source, text]
+        known = self._known[source, filter]
         known.users -= 1
-        return self._known.pop((source, text)) if not known.users else None
+        return self._known.pop((source, filter)) if not known.users else None
 
 
 class Outgoing:
@@ -109,14 +108,15 @@ class Outgoing:
     def __init__(self) -> None:
         self.table = RouteTable()
         self._pending: dict[bytes, RouteEntry | None] = {}
-        self._subscriptions: dict[str, CoverForest] = {}
-        self._advertisements: dict[str, CoverForest] = {}
+        self._subscriptions: dict[str, CoverForest] = defaultdict(CoverForest)
+        self._advertisements: dict[str, CoverForest] = defaultdict(CoverForest)
         self._encrypted: Counter[SubscribedRoute] = Counter()
-        self._texts: dict[SubscriptionId, str] = {}
+        self._filters: dict[SubscriptionId, Filter] = {}
+        """Of all that was offered. Printing takes as long as parsing, so only what is told becomes a text."""
         self._anything = 0
         """Sources behind which anything may be published."""
-        self._heard: dict[str, dict[str, Filter]] = {}
-        """Advertisements of the neighbour, by namespace and text."""
+        self._heard: dict[str, dict[Filter, None]] = {}
+        """Advertisements of the neighbour, by namespace."""
         self._hears_anything = False
         self._waiting: dict[SubscriptionId, tuple[str, _Known]] = {}
         """Subscriptions, with their namespaces, that are offered step by step."""
@@ -204,7 +204,7 @@ class Outgoing:
         if bool(before) == bool(self._anything):
             return
         roots = [
-            AdvertisedRoute(namespace, self._texts[id])
+            AdvertisedRoute(namespace, str(self._filters[id]))
             for namespace, advertised in self._advertisements.items()
             for id in advertised.roots()
         ]
@@ -219,15 +219,15 @@ class Outgoing:
 
     # ── advertisements of the neighbour ───────────────────────────────────────────────────────────────────────────────
 
-    def hear(self, namespace: str, text: str, filter: Filter, known: Iterable[_Known]) -> None:
+    def hear(self, namespace: str, filter: Filter, known: Iterable[_Known]) -> None:
         """The neighbour advertises; `known` are all subscriptions of the namespace from elsewhere."""
-        self._heard.setdefault(namespace, {})[text] = filter
+        self._heard.setdefault(namespace, {})[filter] = None
         for each in known:
-            if each.id not in self._texts and intersects(filter, each.filter):
+            if each.id not in self._filters and intersects(filter, each.filter):
                 self._waiting[each.id] = namespace, each
 
-    def unhear(self, namespace: str, text: str, known: Iterable[_Known]) -> None:
-        filter = self._heard[namespace].pop(text)
+    def unhear(self, namespace: str, filter: Filter, known: Iterable[_Known]) -> None:
+        del self._heard[namespace][filter]
         if not self._heard[namespace]:
             del self._heard[namespace]
         for each in known:
@@ -239,7 +239,7 @@ class Outgoing:
         self._hears_anything = is_heard
         for namespace, known in namespaces:
             for each in known:
-                if is_heard and each.id not in self._texts:
+                if is_heard and each.id not in self._filters:
                     self._waiting[each.id] = namespace, each
                 elif not is_heard and not self._intersects(namespace, each.filter):
                     self._withdraw(self._subscriptions, namespace, each, SubscribedRoute)
@@ -249,7 +249,7 @@ class Outgoing:
     def _intersects(self, namespace: str, filter: Filter) -> bool:
         if self._hears_anything:
             return True
-        return any(intersects(each, filter) for each in self._heard.get(namespace, {}).values())
+        return any(intersects(each, filter) for each in self._heard.get(namespace, ()))
 
     def _offer(
         self,
@@ -258,10 +258,10 @@ class Outgoing:
         known: _Known,
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
     ) -> None:
-        if known.id in self._texts:
+        if known.id in self._filters:
             return
-        self._texts[known.id] = known.text
-        change = sets.setdefault(namespace, CoverForest()).add(known.id, known.filter)
+        self._filters[known.id] = known.filter
+        change = sets[namespace].add(known.id, known.filter)
         self._apply(change, namespace, kind)
 
     def _withdraw(
@@ -271,19 +271,19 @@ class Outgoing:
         known: _Known,
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
     ) -> None:
-        if known.id not in self._texts:
+        if known.id not in self._filters:
             self._waiting.pop(known.id, None)
             return
         covering = sets[namespace]
         was_told = covering.is_root(known.id)
         change = covering.remove(known.id)
         self._apply(change, namespace, kind)
-        del self._texts[known.id]
+        del self._filters[known.id]
         if not len(covering):
             del sets[namespace]
-        stands_for_it = any(self._texts[id] == known.text for id in change.uncovered)
+        stands_for_it = any(self._filters[id] == known.filter for id in change.uncovered)
         if was_told and not stands_for_it:
-            self.retract(kind(namespace, known.text))
+            self.retract(kind(namespace, str(known.filter)))
 
     def _apply(
         self, change: CoveringChange, namespace: str, kind: type[SubscribedRoute] | type[AdvertisedRoute]
@@ -291,9 +291,9 @@ class Outgoing:
         if kind is AdvertisedRoute and self._anything:
             return
         for id in change.uncovered:
-            self.tell(kind(namespace, self._texts[id]))
+            self.tell(kind(namespace, str(self._filters[id])))
         for id in change.covered:
-            self.retract(kind(namespace, self._texts[id]))
+            self.retract(kind(namespace, str(self._filters[id])))
 
 
 class Router:
@@ -302,8 +302,8 @@ class Router:
     def __init__(self) -> None:
         self.outgoing: dict[str, Outgoing] = {}
         self._ids = count(1)
-        self._subscriptions: dict[str, _Filters] = {}
-        self._advertisements: dict[str, _Filters] = {}
+        self._subscriptions: dict[str, _Filters] = defaultdict(partial(_Filters, self._ids))
+        self._advertisements: dict[str, _Filters] = defaultdict(partial(_Filters, self._ids))
         self._encrypted: Counter[tuple[str, SubscribedRoute]] = Counter()
         self._anything: Counter[str] = Counter()
         """By source: how often it advertises anything."""
@@ -369,9 +369,7 @@ class Router:
                     for outgoing in self._others(source):
                         outgoing.subscribe_encrypted(entry)
             case SubscribedRoute(namespace, str(text)):
-                filter, text = _canonical(text)
-                filters = self._subscriptions.setdefault(namespace, _Filters(self._ids))
-                known = filters.add(source, text, filter)
+                known = self._subscriptions[namespace].add(source, _parse(text))
                 if known is not None:
                     for outgoing in self._others(source):
                         outgoing.subscribe(namespace, known)
@@ -392,7 +390,7 @@ class Router:
                         outgoing.unsubscribe_encrypted(entry)
             case SubscribedRoute(namespace, str(text)):
                 filters = self._subscriptions[namespace]
-                known = filters.remove(source, _canonical(text)[1])
+                known = filters.remove(source, _parse(text))
                 if not len(filters):
                     del self._subscriptions[namespace]
                 if known is not None:
@@ -409,15 +407,13 @@ class Router:
             if source in self.outgoing:
                 self.outgoing[source].hear_anything(self._from_elsewhere(source), is_heard=True)
             return
-        filter, text = _canonical(entry.filter)
-        filters = self._advertisements.setdefault(entry.namespace, _Filters(self._ids))
-        known = filters.add(source, text, filter)
+        known = self._advertisements[entry.namespace].add(source, _parse(entry.filter))
         if known is None:
             return
         for outgoing in self._others(source):
             outgoing.advertise(entry.namespace, known)
         if source in self.outgoing:
-            self.outgoing[source].hear(entry.namespace, text, filter, self._elsewhere(source, entry.namespace))
+            self.outgoing[source].hear(entry.namespace, known.filter, self._elsewhere(source, entry.namespace))
 
     def _unadvertise(self, source: str, entry: AdvertisedRoute) -> None:
         if entry.namespace == ANY_NAMESPACE:
@@ -431,7 +427,7 @@ class Router:
                 self.outgoing[source].hear_anything(self._from_elsewhere(source), is_heard=False)
             return
         filters = self._advertisements[entry.namespace]
-        known = filters.remove(source, _canonical(entry.filter)[1])
+        known = filters.remove(source, _parse(entry.filter))
         if not len(filters):
             del self._advertisements[entry.namespace]
         if known is None:
@@ -440,7 +436,7 @@ class Router:
             outgoing.unadvertise(entry.namespace, known)
         if source in self.outgoing:
             elsewhere = self._elsewhere(source, entry.namespace)
-            self.outgoing[source].unhear(entry.namespace, known.text, elsewhere)
+            self.outgoing[source].unhear(entry.namespace, known.filter, elsewhere)
 
     def _others(self, source: str) -> Iterator[Outgoing]:
         return (outgoing for name, outgoing in self.outgoing.items() if name != source)
@@ -453,8 +449,7 @@ class Router:
         return ((namespace, self._elsewhere(source, namespace)) for namespace in self._subscriptions)
 
 
-@lru_cache(maxsize=CANONICAL_MAX)
-def _canonical(text: str) -> tuple[Filter, str]:
-    """A filter that was accepted somewhere, and its canonical text."""
-    filter = Filter.parse(text, NO_LIMITS)
-    return filter, str(filter)
+@lru_cache(maxsize=PARSED_MAX)
+def _parse(text: str) -> Filter:
+    """A filter that was accepted somewhere."""
+    return Filter.parse(text, NO_LIMITS)

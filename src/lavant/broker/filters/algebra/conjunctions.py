@@ -15,7 +15,7 @@ from lavant.core.errors import LimitExceeded
 from lavant.core.publications.attributes import AttributeValue
 
 
-class Conjunction(msgspec.Struct, frozen=True, cache_hash=True):
+class Conjunction(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """`constraints` are sorted by attribute name, each name once; none at all accepts everything.
 
     Every constraint is satisfiable, so the conjunction is: attributes do not depend on each other.

@@ -9,6 +9,8 @@ hold (a value has one type), so a constraint has just one kind:
     Booleans    the truth values allowed                 listed = true
     Present     present, of any type                     exists(date)
     Absent      not present                              not exists(date)
+
+There are many of them, and they form no cycles, so the garbage collector skips them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class PatternKind(enum.IntEnum):
     CONTAINS = 1
 
 
-class Pattern(msgspec.Struct, frozen=True, order=True):
+class Pattern(msgspec.Struct, frozen=True, order=True, gc=False):
     """The string ends with, or contains, a literal; or, negated, does not."""
 
     kind: PatternKind
@@ -40,14 +42,14 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         return found is not self.negated
 
 
-class Numbers(msgspec.Struct, frozen=True, tag="Numbers"):
+class Numbers(msgspec.Struct, frozen=True, gc=False, tag="Numbers"):
     intervals: Intervals[float] = EVERYTHING
 
     def holds(self, value: AttributeValue | None) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and contains(self.intervals, float(value))
 
 
-class Strings(msgspec.Struct, frozen=True, tag="Strings"):
+class Strings(msgspec.Struct, frozen=True, gc=False, tag="Strings"):
     """`patterns` are sorted and without duplicates."""
 
     intervals: Intervals[str] = EVERYTHING
@@ -61,7 +63,7 @@ class Strings(msgspec.Struct, frozen=True, tag="Strings"):
         )
 
 
-class Booleans(msgspec.Struct, frozen=True, tag="Booleans"):
+class Booleans(msgspec.Struct, frozen=True, gc=False, tag="Booleans"):
     """`allowed` is sorted: (False,), (True,) or (False, True)."""
 
     allowed: tuple[bool, ...]
@@ -70,12 +72,12 @@ class Booleans(msgspec.Struct, frozen=True, tag="Booleans"):
         return isinstance(value, bool) and value in self.allowed
 
 
-class Present(msgspec.Struct, frozen=True, tag="Present"):
+class Present(msgspec.Struct, frozen=True, gc=False, tag="Present"):
     def holds(self, value: AttributeValue | None) -> bool:
         return value is not None
 
 
-class Absent(msgspec.Struct, frozen=True, tag="Absent"):
+class Absent(msgspec.Struct, frozen=True, gc=False, tag="Absent"):
     def holds(self, value: AttributeValue | None) -> bool:
         return value is None
 

@@ -40,7 +40,10 @@ def conjunction_covers(outer: Conjunction, inner: Conjunction, budget: SearchBud
     for name, _ in outer.constraints:  # names first: most pairs fail here, and it is cheap
         if name not in known:
             return False
-    return all(constraint_covers(constraint, known[name], budget) for name, constraint in outer.constraints)
+    for name, constraint in outer.constraints:  # noqa: SIM110 - a generator costs as much again
+        if not constraint_covers(constraint, known[name], budget):
+            return False
+    return True
 
 
 def conjunctions_intersect(left: Conjunction, right: Conjunction, budget: SearchBudget) -> bool:

@@ -9,6 +9,7 @@ Only `exists` is two-valued.
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 
 from lavant.broker.filters.algebra.constraints import (
     Absent,
@@ -42,6 +43,8 @@ from lavant.broker.filters.language.ast import (
 
 NUMBER_MIN = -sys.float_info.max
 STRING_MIN = ""
+COMPARED_KNOWN = 4096
+"""Comparisons with a string whose constraints are remembered."""
 
 # The meaning of `positive` for an operator that is the negation of another one.
 _BASE = {
@@ -63,7 +66,7 @@ def constraint_of(predicate: Predicate, positive: bool) -> Constraint | None:
             if isinstance(value, bool):
                 return Booleans((value is positive,))
             if isinstance(value, str):
-                return _strings(_compared_string(base, value), positive)
+                return _compared_strings(base, value, positive)
             return _numbers(_compared_number(base, value), positive)
         case Like(_, kind, literal):
             return _like(kind, literal, positive)
@@ -98,6 +101,12 @@ def _compared_number(operator: ComparisonOperator, value: float) -> Intervals[fl
     if operator is ComparisonOperator.LT:
         return ((None, value),) if value > NUMBER_MIN else ()
     return ((None if value == NUMBER_MIN else value, number_successor(value)),)
+
+
+@lru_cache(COMPARED_KNOWN)
+def _compared_strings(operator: ComparisonOperator, value: str, positive: bool) -> Strings | None:
+    """Filters have the same classes and symbols again and again: they share the constraint."""
+    return _strings(_compared_string(operator, value), positive)
 
 
 def _compared_string(operator: ComparisonOperator, value: str) -> Intervals[str]:

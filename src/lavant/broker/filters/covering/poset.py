@@ -45,7 +45,10 @@ class Node:
     def may_cover(self, other: Node) -> bool:
         """False only if it cannot: whatever is fixed here must be fixed there."""
         theirs, vague = other.fixed, other.vague
-        return all(theirs.get(name) == value or name in vague for name, value in self.fixed.items())
+        for name, value in self.fixed.items():  # noqa: SIM110 - a generator costs as much again
+            if theirs.get(name) != value and name not in vague:
+                return False
+        return True
 
     def may_intersect(self, other: Node) -> bool:
         """False only if nothing can match both: some attribute is fixed to different values."""
@@ -69,7 +72,9 @@ def fixed_values(filter: Filter) -> Mapping[str, FixedValue]:
     """The attributes to which every conjunction gives the same single value."""
     if not filter.conjunctions:
         return {}
-    first, *others = (_fixed(conjunction) for conjunction in filter.conjunctions)
+    first, *others = map(_fixed, filter.conjunctions)
+    if not others:
+        return first
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
@@ -85,17 +90,18 @@ def vague_names(filter: Filter) -> tuple[str, ...]:
 
 
 def _fixed(conjunction: Conjunction) -> dict[str, FixedValue]:
-    found = ((name, _single_value(constraint)) for name, constraint in conjunction.constraints)
-    return {name: value for name, value in found if value is not None}
+    return {
+        name: value for name, constraint in conjunction.constraints if (value := _single_value(constraint)) is not None
+    }
 
 
 def _single_value(constraint: Constraint) -> FixedValue | None:
-    match constraint:
-        case Numbers(((float(low), high),)) if high == number_successor(low):
-            return float, low
-        case Strings((interval,)) if is_point(interval):
-            return str, interval[0] or ""
-        case Booleans((value,)):
-            return bool, value
-        case _:
-            return None
+    if isinstance(constraint, Booleans):
+        return (bool, constraint.allowed[0]) if len(constraint.allowed) == 1 else None
+    if not isinstance(constraint, Numbers | Strings) or len(constraint.intervals) > 1:
+        return None
+    if isinstance(constraint, Strings):
+        interval = constraint.intervals[0]
+        return (str, interval[0] or "") if is_point(interval) else None
+    low, high = constraint.intervals[0]
+    return (float, low) if low is not None and high == number_successor(low) else None
