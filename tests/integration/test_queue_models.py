@@ -7,6 +7,7 @@ import pytest
 from lavant.cli.reports.queue_models.comparison import with_utilisation
 from lavant.cli.reports.queue_models.live import run_queue
 from lavant.models.reliable_queue import Phase, QueueScenario, ServiceTime, predict
+from lavant.simulation.reliable_queue.observed import controlled
 from lavant.simulation.reliable_queue.queue_machine import simulate_queue
 
 PHASE = Phase(count=4, service=ServiceTime(mean_s=0.1))
@@ -24,16 +25,16 @@ def test_a_live_queue_delivers_what_the_machine_delivers_under_the_same_load() -
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.85])
-def test_a_live_queue_is_within_five_percent_of_the_prediction(utilisation: float) -> None:
-    """The same load on both sides, so that chance is not counted as an error; and against the equations, with it."""
+@pytest.mark.parametrize(("utilisation", "messages"), [(0.3, 1000), (0.6, 2000), (0.85, 3000)])
+def test_a_live_queue_is_within_five_percent_of_the_prediction(utilisation: float, messages: int) -> None:
+    """On a quiet machine. The queue machine is the control variate, so the interval is small beside the 5 %."""
     scenario = with_utilisation(SCENARIO, utilisation)
-    live = run_queue(scenario, messages=1500, seed=5, stretch=3.0)
-    simulated = simulate_queue(scenario, messages=1500, seed=5)
-    assert live.attempts == pytest.approx(simulated.attempts, abs=0.02)
+    live = run_queue(scenario, messages=messages, seed=5, stretch=2.0)
+    same_load = simulate_queue(scenario, messages=messages, seed=5)
+    seen = controlled(live, same_load=same_load, long=simulate_queue(scenario, messages=1_000_000, seed=6))
+    assert live.attempts == pytest.approx(same_load.attempts, abs=0.02)
     assert live.duplicates <= 0.02
-    assert live.delivery_s.mean == pytest.approx(simulated.delivery_s.mean, rel=0.05)
-    assert live.p95_s.mean == pytest.approx(simulated.p95_s.mean, rel=0.05)
     found = predict(scenario)
-    chance = live.delivery_s.half_width
-    assert abs(live.delivery_s.mean - found.delivery_s) < 0.05 * found.delivery_s + chance
+    for predicted_s, estimate in ((found.delivery_s, seen.delivery_s), (found.p95_s, seen.p95_s)):
+        assert estimate.half_width < 0.05 * predicted_s
+        assert abs(estimate.mean - predicted_s) < 0.05 * predicted_s + estimate.half_width

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 
@@ -15,7 +17,8 @@ MESSAGES_MIN = 20 * BATCHES
 class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
     """Means and 95 % confidence intervals of a run, without its warm-up."""
 
-    messages: int
+    times_s: Floats
+    """Delivery times, in the order of production."""
     delivery_s: Estimate
     p95_s: Estimate
     attempts: float
@@ -26,6 +29,10 @@ class ObservedQueue(msgspec.Struct, frozen=True, kw_only=True):
     """Of consumers."""
     waiting: float | None
     """Messages that are sent and not in service; None if it was not observed."""
+
+    @property
+    def messages(self) -> int:
+        return len(self.times_s)
 
 
 def observed(
@@ -44,7 +51,7 @@ def observed(
         raise InvalidValue(f"at least {MESSAGES_MIN} messages are needed for an interval, got {len(delivery_s)}")
     batches = np.array_split(delivery_s, BATCHES)
     return ObservedQueue(
-        messages=len(delivery_s),
+        times_s=delivery_s,
         delivery_s=batch_estimate([batch.mean() for batch in batches]),
         p95_s=Estimate(
             float(np.quantile(delivery_s, 0.95)),
@@ -54,4 +61,25 @@ def observed(
         duplicates=duplicates,
         utilisation=float(utilisation),
         waiting=None if waiting is None else float(waiting),
+    )
+
+
+def controlled(run: ObservedQueue, *, same_load: ObservedQueue, long: ObservedQueue) -> ObservedQueue:
+    """A run with a control variate: its difference to a simulation of the same messages, plus a long simulation.
+
+    Both of the short runs are off by the same chance, that of their load, so it cancels out. What is left is the
+    chance of the difference, seen between batches, and that of the long run.
+    """
+    pairs = list(zip(*(np.array_split(each.times_s, BATCHES) for each in (run, same_load)), strict=True))
+
+    def changed(of_run: Estimate, of_same: Estimate, of_long: Estimate, differences: list[float]) -> Estimate:
+        half_width = math.hypot(batch_estimate(differences).half_width, of_long.half_width)
+        return Estimate(of_run.mean - of_same.mean + of_long.mean, half_width)
+
+    means = [float(mine.mean() - theirs.mean()) for mine, theirs in pairs]
+    tails = [float(np.quantile(mine, 0.95) - np.quantile(theirs, 0.95)) for mine, theirs in pairs]
+    return msgspec.structs.replace(
+        run,
+        delivery_s=changed(run.delivery_s, same_load.delivery_s, long.delivery_s, means),
+        p95_s=changed(run.p95_s, same_load.p95_s, long.p95_s, tails),
     )

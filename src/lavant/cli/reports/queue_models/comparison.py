@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -13,10 +12,12 @@ from lavant.core.errors import InvalidValue
 from lavant.models.reliable_queue import QueueScenario, predict
 from lavant.simulation.queueing.steady import Estimate
 from lavant.simulation.reliable_queue.net import net_of, simulate_net
-from lavant.simulation.reliable_queue.observed import ObservedQueue
+from lavant.simulation.reliable_queue.observed import ObservedQueue, controlled
 from lavant.simulation.reliable_queue.queue_machine import simulate_queue
 
 EQUATIONS, NET, MACHINE, LIVE = "equations", "Petri net", "queue machine", "live server"
+CONTROLLED = "live, controlled"
+"""The live server with the queue machine as its control variate."""
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,28 +66,31 @@ def compare(
                 busy=utilisation,
             )
         )
-        ways: list[tuple[str, Callable[[], ObservedQueue]]] = [
-            (MACHINE, partial(simulate_queue, scenario, messages=messages, seed=seed))
-        ]
+        seen = {}
         if why_not_net(scenario) is None:
-            ways.insert(0, (NET, partial(simulate_net, scenario, messages=messages, seed=seed)))
+            seen[NET] = simulate_net(scenario, messages=messages, seed=seed)
+            report(NET)
+        seen[MACHINE] = simulate_queue(scenario, messages=messages, seed=seed)
+        report(MACHINE)
         if live_messages:
-            ways.append((LIVE, partial(run_queue, scenario, messages=live_messages, seed=seed, stretch=stretch)))
-        for way, observe in ways:
-            seen = observe()
-            report(way)
-            rows.append(
-                QueueRow(
-                    way=way,
-                    utilisation=utilisation,
-                    delivery_s=seen.delivery_s,
-                    p95_s=seen.p95_s,
-                    attempts=seen.attempts,
-                    duplicates=seen.duplicates,
-                    busy=seen.utilisation,
-                )
-            )
+            seen[LIVE] = run_queue(scenario, messages=live_messages, seed=seed, stretch=stretch)
+            same_load = simulate_queue(scenario, messages=live_messages, seed=seed)
+            seen[CONTROLLED] = controlled(seen[LIVE], same_load=same_load, long=seen[MACHINE])
+            report(LIVE)
+        rows += [_row(way, utilisation, each) for way, each in seen.items()]
     return rows
+
+
+def _row(way: str, utilisation: float, seen: ObservedQueue) -> QueueRow:
+    return QueueRow(
+        way=way,
+        utilisation=utilisation,
+        delivery_s=seen.delivery_s,
+        p95_s=seen.p95_s,
+        attempts=seen.attempts,
+        duplicates=seen.duplicates,
+        busy=seen.utilisation,
+    )
 
 
 def why_not_net(scenario: QueueScenario) -> str | None:

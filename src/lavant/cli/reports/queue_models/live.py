@@ -177,10 +177,14 @@ def _send(url: str, load: QueueLoad, starter: _Starter, stretch: float) -> None:
         sent: list[Future[object]] = []
         begin_s = starter.wait_s()
         for number, message in enumerate(order):
-            time.sleep(max(0.0, begin_s + float(load.enters_s[message]) * stretch - time.monotonic()))
+            _sleep_until(begin_s + float(load.enters_s[message]) * stretch)
             sent.append(beside.submit(queues[number % SENDING_MAX].send, message.to_bytes(8, "big")))
         for each in sent:
             each.result()
+
+
+def _sleep_until(deadline_s: float) -> None:
+    time.sleep(max(0.0, deadline_s - time.monotonic()))
 
 
 def _consume(
@@ -206,7 +210,7 @@ def _consume(
                 start_s = time.monotonic()
                 message = int.from_bytes(leased.body, "big")
                 service_s, is_lost = load.attempt(message, leased.receive_count)
-                time.sleep(service_s * stretch)
+                _sleep_until(start_s + service_s * stretch)
                 done.append((message, start_s - begin_s, time.monotonic() - begin_s, is_lost))
                 if not is_lost:
                     beside.submit(acknowledge, leased)
