@@ -19,6 +19,8 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 150, 36, 44
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a3527f", "#56b4e9", "#e69f00")
 """Okabe and Ito's, which people with any kind of colour blindness can tell apart; their purple a little darker."""
 LABEL_GAP = 15.0
+LETTER = 7.4
+"""The width of a letter of a label, in a wide font: a longer label widens the picture."""
 FONT = "font-family='system-ui, sans-serif'"
 
 
@@ -60,10 +62,19 @@ def picture(charts: Sequence[Chart]) -> str:
     body = "".join(
         f"<g transform='translate(0 {HEIGHT * number})'>{_chart(chart)}</g>" for number, chart in enumerate(charts)
     )
+    longest = max(map(len, _label_texts(charts)), default=0)
+    width = max(WIDTH, math.ceil(WIDTH - RIGHT + 24 + LETTER * longest))
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}'>"
-        f"<rect width='{WIDTH}' height='{height}' fill='white'/>{body}</svg>\n"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'>"
+        f"<rect width='{width}' height='{height}' fill='white'/>{body}</svg>\n"
     )
+
+
+def _label_texts(charts: Sequence[Chart]) -> Iterator[str]:
+    for chart in charts:
+        yield from (line.name for line in chart.lines)
+        if chart.limit is not None:
+            yield chart.limit[0]
 
 
 def write_picture(path: Path, svg: str) -> None:
@@ -121,6 +132,7 @@ def _chart(chart: Chart) -> str:
         f"<g transform='rotate(-90 14 {HEIGHT / 2})'>{_text(14, HEIGHT / 2, chart.y_label, anchor='middle')}</g>"
     )
     ends: list[_LineEnd] = []
+    peaks: list[_LineEnd] = []
     if chart.limit is not None:
         name, value = chart.limit
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#333' stroke-dasharray='5 4'/>")
@@ -144,8 +156,9 @@ def _chart(chart: Chart) -> str:
             ends.append(_LineEnd(line.name, colour, x(points[-1][0]), max(y(points[-1][1]), float(TOP))))
             peak_x, peak = max(points, key=lambda point: point[1])
             if peak > y.high * 1.001:
-                parts.append(_text(x(peak_x), TOP - 5, f"▲ {peak:.3g}", anchor="middle", size=11, colour=colour))
-    return "".join([*parts, *_labels(ends)])
+                shown = f"{peak:.3g}" if peak < 1000 else f"{peak:,.0f}"
+                peaks.append(_LineEnd(f"▲ {shown}", colour, x(peak_x), TOP - 5.0))
+    return "".join([*parts, *_peaks(peaks), *_labels(ends)])
 
 
 def _ticks_for(values: Sequence[float], scale: _Scale, *, count: int = 5) -> list[float]:
@@ -166,6 +179,16 @@ class _LineEnd(NamedTuple):
     colour: str
     x: float
     y: float
+
+
+def _peaks(peaks: Sequence[_LineEnd]) -> Iterator[str]:
+    """The highest values of lines that leave the chart, above where they are, moved apart."""
+    free = float(LEFT)
+    for peak in sorted(peaks, key=lambda peak: peak.x):
+        half = LETTER / 2 * len(peak.name)
+        middle = max(peak.x, free + half)
+        free = middle + half
+        yield _text(middle, peak.y, peak.name, anchor="middle", size=11, colour=peak.colour)
 
 
 def _labels(ends: Sequence[_LineEnd]) -> Iterator[str]:
@@ -198,7 +221,7 @@ def _stroke(points: list[_Point], *, steps: bool) -> str:
     stroke = f"M{points[0][0]:g} {points[0][1]:g}"
     for px, py in points[1:]:
         stroke += f"H{px:g}V{py:g}" if steps else f"L{px:g} {py:g}"
-    return stroke if len(points) > 1 else stroke + "h.1"
+    return stroke if len(points) > 1 else f"M{points[0][0] - 4:g} {points[0][1]:g}h8"  # a dash for a lone point
 
 
 def _clipped(points: list[_Point], *, steps: bool) -> Iterator[list[_Point]]:

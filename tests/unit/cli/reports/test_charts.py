@@ -108,6 +108,30 @@ def test_charts_without_points_and_with_a_single_one_can_be_drawn() -> None:
     assert len(strokes(svg)) == 1
 
 
+def test_highest_values_do_not_overlap_each_other_or_the_axis() -> None:
+    lines = [ChartLine(f"line {n}", [0, 1, 2], [190_000.0 + n, 1, 1]) for n in range(3)]
+    svg = ElementTree.fromstring(picture([Chart("t", "x", "y", lines, y_max=2.0)]))
+    peaks = [(float(t.get("x", "")), str(t.text)) for t in svg.iter(f"{SVG}text") if str(t.text).startswith("▲")]
+    assert [text for _, text in peaks] == ["▲ 190,000", "▲ 190,001", "▲ 190,002"]
+    assert peaks[0][0] - 3 * len(peaks[0][1]) >= 64
+    assert all(after - before >= 6 * len("▲ 190,000") for (before, _), (after, _) in itertools.pairwise(peaks))
+
+
+def test_a_lone_point_can_be_seen() -> None:
+    (stroke,) = strokes(picture([Chart("t", "x", "y", [ChartLine("a", [0, 1, 2], [math.nan, 5, math.nan])])]))
+    assert re.fullmatch(r"M\S+ \S+h8", stroke)
+
+
+def test_a_picture_is_wide_enough_for_the_longest_label() -> None:
+    """In DejaVu Sans, which is wide, a bold letter of 12 pixels takes up to 7.3 of them on average."""
+    for name in ("a", "out-of-order, predicted", "the most that a queue has ever been asked to hold"):
+        svg = ElementTree.fromstring(
+            picture([Chart("t", "x", "y", [ChartLine("a", [0], [1])]), Chart("t", "x", "y", [], (name, 1.0))])
+        )
+        label = next(text for text in svg.iter(f"{SVG}text") if text.text == name)
+        assert float(label.get("x", "")) + 7.3 * len(name) <= float(svg.get("width", ""))
+
+
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_ticks_are_a_handful_of_even_numbers_within_the_range(low: float, size: float) -> None:
     found = ticks(low, low + size)
