@@ -72,7 +72,7 @@ def picture(charts: Sequence[Chart]) -> str:
 
 def _label_texts(charts: Sequence[Chart]) -> Iterator[str]:
     for chart in charts:
-        yield from (line.name for line in chart.lines)
+        yield from (line.name for line in chart.lines if any(map(math.isfinite, line.ys)))
         if chart.limit is not None:
             yield chart.limit[0]
 
