@@ -14,6 +14,7 @@ import numpy as np
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.simulator_source import COUNTED, simulator_source, storage_of
 from lavant.models.petri.hierarchy import FlatNet
+from lavant.models.petri.language.inscriptions import token_count
 from lavant.models.petri.monitors import DataCollection, Monitor, Occurrences, Size, check_monitors
 
 DRAWS = 4_096
@@ -213,7 +214,7 @@ class _Sum:
 
 def _compiled(flat: FlatNet, monitors: tuple[Monitor, ...]) -> dict[str, Any]:
     source = simulator_source(flat, monitors)
-    names: dict[str, Any] = {"_push": heappush, "_pop": heappop, "_order": _order}
+    names: dict[str, Any] = {"_push": heappush, "_pop": heappop, "_order": _order, "_count": token_count}
     exec(
         compile(source, f"<simulator of {flat.name}>", "exec"), names
     )  # written by simulator_source, from checked text

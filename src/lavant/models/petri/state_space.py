@@ -19,6 +19,7 @@ from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.successor_source import places_of, successor_source
 from lavant.models.petri.hierarchy import FlatNet
 from lavant.models.petri.language.colours import ListOf, show_marking
+from lavant.models.petri.language.inscriptions import token_count
 from lavant.models.petri.strong_components import strong_components
 
 STATES_MAX = 200_000
@@ -138,7 +139,12 @@ class _Search:
     def __init__(self, flat: FlatNet, invariants: Sequence[Invariant], histories: Sequence[PathProperty]) -> None:
         self.flat, self.histories = flat, histories
         source, self.names = successor_source(flat)
-        names: dict[str, Any] = {"_bernoulli": _bernoulli, "_discrete": _discrete, "_check": self._check}
+        names: dict[str, Any] = {
+            "_bernoulli": _bernoulli,
+            "_discrete": _discrete,
+            "_check": self._check,
+            "_count": token_count,
+        }
         exec(compile(source, f"<state space of {flat.name}>", "exec"), names)  # written from checked text
         self.columns = [_Column() for _ in (*flat.places, *histories)]
         self.rules = [self._rule(bit, names[f"e{bit}"]) for bit in range(len(flat.transitions))]
@@ -175,6 +181,8 @@ class _Search:
         return _Rule(bit, places_of(flat), watching, successors, self.names[bit])
 
     def _invariant(self, invariant: Invariant) -> _Check:
+        if not invariant.places:
+            raise InvalidValue(f"invariant {invariant.name!r} is about no place; name those whose tokens it depends on")
         return _Check(invariant.name, [self.flat.place(name) for name in invariant.places], invariant.holds)
 
     def _of_history(self, at: int, history: PathProperty) -> _Check:

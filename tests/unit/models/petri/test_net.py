@@ -53,6 +53,8 @@ TRANSITIONS: list[tuple[dict[str, object], str]] = [
     ({"takes": {"A": "n"}, "puts": {"A": "twice(n, n)"}}, "twice takes 1 arguments"),
     ({"takes": {"A": "n"}, "puts": {"A": "thrice(n)"}}, "`thrice` is no function and no record"),
     ({"takes": {"A": "n"}, "puts": {"A": "lambda: 3"}}, "is not part of the language"),
+    ({}, "it has no arc, so it could occur for ever"),
+    ({"takes": {"A": "n"}, "priority": "high"}, "priority 'high' is no whole number"),
     ({"takes": {"Z": "n"}}, "arc from 'Z': page 'Top' has no place 'Z'; it has A, B, C, D, E"),
     ({"takes": {"C": "ints"}, "puts": {"A": "first(3)"}}, "`3` is no list"),
     ({"takes": {"C": "ints"}, "puts": {"C": "[x for y in ints]"}}, "`x` is no variable"),

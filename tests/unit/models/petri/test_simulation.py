@@ -164,6 +164,16 @@ def test_a_negative_delay_names_the_transition() -> None:
         simulated(net).run(until=1.0)
 
 
+def test_a_negative_number_of_tokens_names_the_transition() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [1])
+    page.transition("Owe", takes={"A": "n"}, puts={"A": "(n - 3)`n"})
+    with pytest.raises(InvalidValue, match=r"transition Top'Owe, at time 0, step 1: -2 tokens cannot be put"):
+        simulated(net).run()
+    with pytest.raises(InvalidValue, match=r"transition Top'Owe, after nothing: -2 tokens cannot be put"):
+        explore(net.flatten())
+
+
 def test_monitors_count_observe_measure_and_stop() -> None:
     net, page = a_page()
     page.place("Clock", net.scope.colours["Tick"], [()])

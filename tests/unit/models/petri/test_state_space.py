@@ -8,7 +8,7 @@ from lavant.core.errors import InvalidValue
 from lavant.models.petri import state_space
 from lavant.models.petri.language.colours import Bool, Int, Real, Unit
 from lavant.models.petri.net import P_HIGH, P_LOW, Net, Page
-from lavant.models.petri.state_space import explore
+from lavant.models.petri.state_space import Invariant, explore
 
 
 def a_page() -> tuple[Net, Page]:
@@ -29,6 +29,13 @@ def test_a_transition_that_never_occurs_is_dead() -> None:
     assert [space.marking(at) for at in space.dead_markings] == [{"Top'A": "1`3"}]
     assert [step.binding["n"] for step in space.trace(3)] == [0, 1, 2]
     assert (space.components, space.home_markings) == (4, 1)
+
+
+def test_an_invariant_of_no_place_is_refused() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [0])
+    with pytest.raises(InvalidValue, match="invariant 'always' is about no place"):
+        explore(net.flatten(), invariants=[Invariant("always", (), lambda: True)])
 
 
 def test_a_cycle_is_one_component_whose_markings_are_home() -> None:

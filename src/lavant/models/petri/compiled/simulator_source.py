@@ -282,7 +282,7 @@ class _Simulator:
         out, scope = self.out, self.flat.scope
         token, loops = python_of(term.token, scope), 0
         if term.count is not None:
-            out.open(f"for _ in range({python_of(term.count, scope)}):")
+            out.open(f"for _ in range(_count({python_of(term.count, scope)})):")
             loops = 1
         elif term.is_each:
             out.open(f"for y in {token}:")

@@ -136,6 +136,6 @@ class _Successors:
                 out.add(f"q{at}.extend([_check({at}, y) for y in {python_of(each.token, scope)}])")
             elif each.count is not None:
                 token = f"_check({at}, {python_of(each.token, scope)})"
-                out.add(f"q{at}.extend([{token}] * {python_of(each.count, scope)})")
+                out.add(f"q{at}.extend([{token}] * _count({python_of(each.count, scope)}))")
             else:
                 out.add(f"q{at}.append(_check({at}, {python_of(each.token, scope)}))")

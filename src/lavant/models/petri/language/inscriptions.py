@@ -70,6 +70,17 @@ class Choice(msgspec.Struct, frozen=True):
 Multiset = tuple[Term | Choice, ...]
 
 
+def token_count(count: int) -> int:
+    """How many tokens an arc puts; as in CPN ML, fewer than none is an error.
+
+    >>> token_count(0)
+    0
+    """
+    if count < 0:
+        raise InvalidValue(f"{count} tokens cannot be put; a number of tokens is 0 or more")
+    return count
+
+
 def expressions_in(multiset: Multiset) -> Iterator[Expression]:
     for each in multiset:
         if isinstance(each, Choice):
