@@ -1,8 +1,8 @@
-"""Ready means ready: a server whose kernels are not compiled yet says so, and compiles nothing once it serves."""
+"""Ready means ready: a server whose kernels are not compiled yet delivers all the same, or says that it is starting;
+once they are, it compiles nothing."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -13,17 +13,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 import pytest
 from tests.integration.server_processes import free_port
 from tests.integration.serving import LAVANT, WAIT_S_MAX
 
 from lavant import connect
-from lavant.client.connection.retries import NO_RETRIES
 from lavant.client.encryption import Key, NumericAttribute, Schema
-from lavant.core.errors import NotReady
 from lavant.core.publications.attributes import AttributeValue
 
 COLD_S_MAX = 600
@@ -67,8 +66,12 @@ class Server:
         self.url = f"lavant://127.0.0.1:{self.port}"
         self.errors: list[str] = []
         assert self.process.stderr is not None
-        self._reader = threading.Thread(target=self.errors.extend, args=(self.process.stderr,), daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,), daemon=True)
         self._reader.start()
+
+    def _read(self, lines: IO[str]) -> None:
+        for line in lines:
+            self.errors.append(line)
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -104,6 +107,12 @@ class Server:
             assert text.startswith("the server is starting: ") or text == "ok\n"  # it is ready since
             assert time.monotonic() < deadline_s, said[-1]
             time.sleep(0.1)
+
+    def wait_for_line(self, text: str) -> None:
+        deadline_s = time.monotonic() + COLD_S_MAX
+        while not any(text in line for line in self.errors):
+            assert time.monotonic() < deadline_s, self.errors
+            time.sleep(0.05)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -145,21 +154,24 @@ def test_a_server_with_nothing_compiled(servers: list[Server], cache: Path) -> N
     for server in servers:
         server.wait_until_it_listens()
 
-    # While it compiles, it lives, and is not ready.
-    status, said = first.get("/readyz")
-    assert (status, said.startswith("the server is starting: ")) == (503, True), said
-    status, said = first.get("/subscriptions")
-    assert (status, json.loads(said)["error"]["code"]) == (503, "NotReady")
-    with pytest.raises(NotReady, match="the server is starting"):
-        connect(first.url, retries=NO_RETRIES)
-
-    # Clients wait for it, be it for longer than for one that is gone.
-    with connect(second.url) as client:
-        assert second.get("/readyz") == (200, "ok\n")
-        client.publish({"a": 1})
-    first.wait_until_ready()
+    # While kernels are compiled, it delivers.
+    for server in servers:
+        server.wait_until_ready()
+        with connect(server.url) as client, client.subscribe("a = 1") as subscription:
+            client.publish({"a": 1})
+            assert next(iter(subscription.notifications(timeout_s=WAIT_S_MAX))).attributes == {"a": 1}
     output, errors = published.communicate(timeout=WAIT_S_MAX)
     assert (published.returncode, output.count("\n")) == (0, 1), errors
+
+    # What cannot be had without them is waited for, and new clients are told.
+    with ThreadPoolExecutor(1) as other:
+        subscribed = other.submit(subscribe_encrypted, first.url)
+        while not subscribed.done():
+            status, said = first.get("/readyz")
+            assert (status, said) == (200, "ok\n") or said.startswith("the server is starting: compiling kernels"), said
+            time.sleep(0.1)
+        subscribed.result()
+    second.wait_for_line("kernels are compiled")
 
     # Once it serves, nothing is compiled.
     for server, attributes in zip(servers, (1, 7), strict=True):
@@ -169,11 +181,31 @@ def test_a_server_with_nothing_compiled(servers: list[Server], cache: Path) -> N
 
     # One compiled, and told how far it was; the other waited. What is promised is what there was.
     lines = [line for server in servers for line in server.errors]
-    progress = [re.fullmatch(r"lavant: compiling kernels (\d+)/(\d+), once for .*\n", line) for line in lines]
-    assert len({line for line in lines if "waiting for another process" in line}) <= 1
+    progress = [re.search(r"INFO compiling kernels (\d+)/(\d+), once for ", line) for line in lines]
     assert sum(each is not None for each in progress) >= 1
     kept = [path for path in (cache / "kernels").iterdir() if path.suffix == ".kernel"]
     assert {int(each[2]) for each in progress if each is not None} == {len(kept)}
+
+
+@pytest.mark.parametrize("module", ["models", "pipeline"])
+def test_the_other_sets_promise_as_many_kernels_as_they_have(servers: list[Server], cache: Path, module: str) -> None:
+    assert all(each.process.poll() is not None for each in servers), "the first test has left what it compiled"
+    code = (
+        f"import lavant.{module}.warmup as found; from lavant.core.kernels.warmup import KernelSet, warm_up; "
+        "sets = [each for each in vars(found).values() if isinstance(each, KernelSet)]; "
+        "print(warm_up(sets), sum(each.kinds for each in sets))"
+    )
+    environment = {**os.environ, "LAVANT_CACHE_DIR": str(cache)}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    compiled, promised = map(int, ran.stdout.split())
+    assert compiled == promised > 0
+
+
+def subscribe_encrypted(url: str) -> None:
+    key = Key.generate(Schema.of(NumericAttribute("x", 0, 100, 1)))
+    with connect(url, encryption=key, timeout_s=COLD_S_MAX) as client:
+        client.subscribe("x > 5", name="early")
+        client.unsubscribe("early")
 
 
 def serve_all_kinds(url: str, attributes: int) -> None:
@@ -219,7 +251,6 @@ def test_a_server_that_finds_its_kernels_compiles_nothing(servers: list[Server],
 def test_a_server_that_is_stopped_while_it_compiles_stops(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         server.wait_until_it_listens()
-        while "compiling kernels" not in server.get("/readyz")[1]:
-            time.sleep(0.05)
+        server.wait_for_line("compiling kernels")
         assert server.stop() == 0
         assert not any("Traceback" in line for line in server.errors), server.errors

@@ -21,4 +21,4 @@ def _call_all() -> None:
     merge_blocks([MatchedBlock.from_bytes(found.to_bytes())], lambda _: one)
 
 
-PIPELINE_KERNELS = KernelSet("pipeline", _call_all, kinds=1)
+PIPELINE_KERNELS = KernelSet("pipeline", _call_all, kinds=12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -152,3 +153,30 @@ def test_a_message_that_suggests_a_server_gives_it_a_place_for_its_data() -> Non
     suggested = [text for _, text in commands_in_messages() if text.startswith("serve ") and "--port" in text]
     assert suggested
     assert all("--data" in text or "--memory" in text for text in suggested)
+
+
+OF_OTHERS = {"--json"}
+"""An option of curl."""
+
+
+def options_in_errors() -> list[tuple[str, str]]:
+    """Every option in a string of a `raise`, and its file; commands in backquotes have their own test."""
+    return sorted(
+        {
+            (path.relative_to(ROOT).as_posix(), option)
+            for path in (ROOT / "src").rglob("*.py")
+            for raised in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(raised, ast.Raise)
+            for part in ast.walk(raised)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", re.sub("`[^`]*`", "", part.value))
+        }
+    )
+
+
+@pytest.mark.parametrize(("file", "option"), options_in_errors())
+def test_an_option_that_an_error_names_exists(file: str, option: str) -> None:
+    """Errors of a server name its own options."""
+    is_server = file.startswith("src/lavant/service/") and "/storage/" not in file
+    known = parameters(("serve",)) if is_server else {each for words in LEAVES for each in parameters(words)}
+    assert option in known | OF_OTHERS, f"{file}: no command has {option}"

@@ -14,6 +14,10 @@ other namespaces wait for it.
 The engine runs in a thread of its own. A reply leaves when everything it depends on is durable. An engine that matches
 later (Spark) keeps publications in logs; they count when the journal says so, and its match results come back through
 the same queue.
+
+While the kernels of the local engine are compiled, the scan engine stands in for it; the local engine takes over
+between two steps of the queue. A subscription that the scan engine does not take, and what comes after it, waits for
+that; new clients are told so meanwhile.
 """
 
 from __future__ import annotations
@@ -62,6 +66,7 @@ from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import InvalidValue, LavantError
 from lavant.service.engines.filters import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch, Logged, MatchProbe
+from lavant.service.engines.scan import ScanEngine
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.ingest_queue import PUBLICATIONS_AT_ONCE, ChangeStep, DeliverStep, IngestQueue
 from lavant.service.runtime.limits import ServiceLimits
@@ -122,12 +127,14 @@ class Ingest:
         """Called with the size of a batch, the number of subscriptions and of matches, and the duration if known."""
         self.on_worked: Callable[[str, float], None] = lambda namespace, seconds: None
         """Called with the time that the event loop spent on a namespace."""
+        self.on_kernels_awaited: Callable[[bool], None] = lambda is_awaited: None
+        """Called when the queue begins to wait for kernels, and when it goes on."""
         self.probe: MatchProbe | None = None
         """Measures what is matched, if the broker balances."""
         self._server = server
         self._subscriptions = server.broker.subscriptions
         self._federation = server.broker.federation
-        self._engine = engine
+        self._own_engine = engine
         self._clock = clock
         self._limits = limits
         self._perform = perform
@@ -141,20 +148,38 @@ class Ingest:
         )
         self._costs_s = [1.0] * (_size_class(PUBLICATIONS_AT_ONCE) + 1)
         """Processor time of a batch by the bit length of its size. Elapsed time would keep batches in the thread."""
-        self._filters = FilterAdmission(engine)
+        self._use(engine)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
         self._awaiting: list[Callable[[], None]] = []
+        self._kernels: asyncio.Future[None] | None = None
+        """Until it is done, the scan engine matches."""
 
     async def load(self) -> None:
         """Load all subscriptions into the engine, before the first request."""
         self._subscriptions.changes.clear()
+        await self._load()
+        await self._retire()
+
+    async def scan_until(self, kernels: asyncio.Future[None]) -> None:
+        """As `load`, but match with the scan engine until the kernels are there. Without them the server fails, unless
+        they are cancelled, because it stops."""
+        self._kernels = kernels
+        self._use(ScanEngine())
+        await self.load()
+        kernels.add_done_callback(lambda _: self.go_on())
+
+    @property
+    def can_scan(self) -> bool:
+        """Whether the scan engine takes all subscriptions."""
+        return not self._engine.waits and ScanEngine.takes((each.filter for each in self._subscriptions), 0)
+
+    async def _load(self) -> None:
         serial = self._server.queues.serial
         own = [Added(each, serial(each.queue)) for each in self._subscriptions]
         await self._in_thread(
             self._filters.apply, [*own, *(Added(each, link) for each, link in self._federation.entries())], {}
         )
-        await self._retire()
 
     def request(self, client: Hashable, number: int, request: Publish | SubscriptionRequest) -> None:
         """Take a request of a client. It is answered later, or refused now."""
@@ -192,7 +217,7 @@ class Ingest:
 
     def go_on(self) -> None:
         """Process the queue, and subscriptions that ended with their queues."""
-        if self._task is None and (self._queue or self._subscriptions.changes):
+        if self._task is None and (self._queue or self._subscriptions.changes or self._has_kernels):
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     def when_matchers_know(self, then: Callable[[], None]) -> None:
@@ -216,10 +241,13 @@ class Ingest:
 
     async def close(self) -> None:
         """Process the whole queue, then release the engine."""
+        if self._kernels is not None:
+            self._kernels.cancel()
+            await asyncio.wait([self._kernels])
         while self._task is not None:
             await self._task
         self._thread.shutdown()
-        self._engine.close()
+        self._own_engine.close()
 
     # ── admission ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -247,10 +275,15 @@ class Ingest:
 
     async def _work(self) -> None:
         try:
-            while self._queue or self._subscriptions.changes:
+            while self._queue or self._subscriptions.changes or self._has_kernels:
                 first = self._queue.first()
                 if self._subscriptions.changes or isinstance(first, ChangeStep):
-                    await self._change(self._queue.take_changes())
+                    steps = self._queue.take_changes()
+                    if self._kernels is not None and not self._scan_takes(steps):
+                        await self._switch(self._kernels)
+                    await self._change(steps)
+                elif self._kernels is not None and self._has_kernels:
+                    await self._switch(self._kernels)
                 elif isinstance(first, AdmittedPublish):
                     await self._publish(self._queue.take_publishes())
                 elif isinstance(first, DeliverStep):
@@ -258,10 +291,38 @@ class Ingest:
                     await first.deliveries.deliver(first.context, first.results, self._in_thread)
                 await self._retire()
                 self._matchers_know()
+        except asyncio.CancelledError:
+            pass  # the server stops before its kernels are compiled: nothing that waits for them was accepted
         except Exception as error:
             self._on_failed(error)
         finally:
             self._task = None
+
+    # ── kernels ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _use(self, engine: Engine) -> None:
+        self._engine, self._filters = engine, FilterAdmission(engine)
+
+    @property
+    def _has_kernels(self) -> bool:
+        return self._kernels is not None and self._kernels.done() and not self._kernels.cancelled()
+
+    def _scan_takes(self, steps: list[ChangeStep]) -> bool:
+        added = [each.request.filter for each in steps if not isinstance(each.request, Unsubscribe)]
+        return ScanEngine.takes(added, len(self._subscriptions))
+
+    async def _switch(self, kernels: asyncio.Future[None]) -> None:
+        """Replace the scan engine, with all subscriptions that it has."""
+        if not kernels.done():
+            self.on_kernels_awaited(True)
+            await kernels
+            self.on_kernels_awaited(False)
+        kernels.result()
+        while self._subscriptions.changes:
+            await self._change([])
+        self._kernels = None
+        self._use(self._own_engine)
+        await self._load()
 
     def _matchers_know(self) -> None:
         if self._awaiting and not self._subscriptions.changes:

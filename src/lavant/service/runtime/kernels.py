@@ -31,10 +31,24 @@ OnProgress = Callable[[WarmupProgress], None]
 
 async def prepare_kernels(names: Sequence[str], on_progress: OnProgress) -> None:
     """Returns when all kernels of these sets are compiled and loaded. Can be cancelled."""
+    if not await load_kernels(names):
+        await compile_kernels(names, on_progress)
+
+
+async def load_kernels(names: Sequence[str]) -> bool:
+    """Loads the kernels of these sets, and returns whether all of them were in the cache."""
+    if cache_state().problem is not None:
+        return False
+    try:
+        await _warm_up_in_thread(names, lambda progress: None, may_compile=False)
+    except _Missing:
+        return False
+    return True
+
+
+async def compile_kernels(names: Sequence[str], on_progress: OnProgress) -> None:
+    """Compiles what is missing, then loads all."""
     if cache_state().problem is None:
-        with contextlib.suppress(_Missing):
-            await _warm_up_in_thread(names, on_progress, may_compile=False)
-            return
         await _compile_in_subprocesses(names, on_progress)
     await _warm_up_in_thread(names, on_progress, may_compile=True)
 

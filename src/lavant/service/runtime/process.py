@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from lavant.broker.queues.machine import Queues
 from lavant.broker.subscriptions.limits import SubscriptionLimits
 from lavant.broker.workflows.limits import JobLimits
 from lavant.core.errors import InvalidValue
+from lavant.core.kernels.cache import cache_state
 from lavant.core.kernels.warmup import WarmupProgress
 from lavant.service.auth.audit import AuditLog
 from lavant.service.auth.keys import KeyRing
@@ -43,7 +45,8 @@ from lavant.service.observability.request_spans import job_ended
 from lavant.service.observability.telemetry import Telemetry, TelemetryFiles
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.clock import TimeKeeper
-from lavant.service.runtime.kernels import ENCRYPTED, MODELS, PLAIN, prepare_kernels
+from lavant.service.runtime.ingest import Ingest
+from lavant.service.runtime.kernels import ENCRYPTED, MODELS, PLAIN, compile_kernels, load_kernels
 from lavant.service.runtime.memory import format_bytes, memory_limit
 from lavant.service.runtime.readiness import Readiness
 from lavant.service.runtime.settings import ACCEPT, ServeSettings
@@ -60,6 +63,10 @@ GARBAGE_THRESHOLD = 50_000
 
 SWITCH_S = 0.0005
 """The longest that the event loop waits for a matching thread to yield; Python's default of 5 ms is noticeable."""
+
+
+PROGRESS_S = 5.0
+"""Between two lines in the log about kernels that are compiled."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,9 +167,17 @@ async def _begin(
     on_progress: Callable[[WarmupProgress], None],
 ) -> None:
     """Everything between listening and serving."""
-    await _warm_up(readiness, on_progress, has_models=components.resources is not None)
-    readiness.starts_with("reading subscriptions")
-    await service.ingest.load()
+    kernels = [PLAIN, ENCRYPTED] if components.resources is None else [PLAIN, ENCRYPTED, MODELS]
+    readiness.starts_with("loading kernels")
+    is_complete = await load_kernels(kernels)
+    if not is_complete and components.resources is None and links is None and service.ingest.can_scan:
+        compiling = _compile_in_background(kernels, service.ingest, readiness)
+        await service.ingest.scan_until(asyncio.ensure_future(compiling))
+    else:
+        if not is_complete:
+            await _compile_first(kernels, readiness, on_progress)
+        readiness.starts_with("reading subscriptions")
+        await service.ingest.load()
     service.begin()
     if components.spark is not None:
         await components.spark.start()
@@ -343,15 +358,42 @@ def _telemetry(settings: ServeSettings, broker: BrokerState) -> Telemetry:
     return Telemetry(broker.queues, files)
 
 
-async def _warm_up(readiness: Readiness, on_progress: Callable[[WarmupProgress], None], *, has_models: bool) -> None:
-    """Prepare all kernels that serving needs, and report progress in `/readyz`."""
+async def _compile_first(
+    kernels: Sequence[str], readiness: Readiness, on_progress: Callable[[WarmupProgress], None]
+) -> None:
+    """Compile kernels before the server is ready, and report progress in `/readyz`."""
 
     def tell(progress: WarmupProgress) -> None:
         readiness.starts_with(str(progress))
         on_progress(progress)
 
-    readiness.starts_with("loading kernels")
-    await prepare_kernels([PLAIN, ENCRYPTED, MODELS] if has_models else [PLAIN, ENCRYPTED], tell)
+    await compile_kernels(kernels, tell)
+
+
+async def _compile_in_background(kernels: Sequence[str], ingest: Ingest, readiness: Readiness) -> None:
+    """Compile kernels while the server serves, and report progress in the log. While something waits for them, the
+    server counts as starting."""
+    told_s, problem, doing, is_awaited = -math.inf, cache_state().problem, "compiling kernels", False
+    if problem is not None:
+        _logger.warning("kernels are compiled again at each start: %s", problem)
+
+    def tell(progress: WarmupProgress) -> None:
+        nonlocal told_s, doing
+        doing = str(progress)
+        if is_awaited:
+            readiness.starts_with(doing)
+        if time.monotonic() >= told_s + PROGRESS_S:
+            told_s = time.monotonic()
+            _logger.info("%s; until then every publication is compared with every filter", progress)
+
+    def awaited(now: bool) -> None:
+        nonlocal is_awaited
+        is_awaited = now
+        readiness.starts_with(doing) if now else readiness.begin()
+
+    ingest.on_kernels_awaited = awaited
+    await compile_kernels(kernels, tell)
+    _logger.info("kernels are compiled: publications are matched by indexes from now on")
 
 
 def _failure(service: BrokerRuntime) -> str | None:

@@ -1,4 +1,4 @@
-"""The local engine: what it finds does not depend on how many slices share the work."""
+"""The local engine: what it finds does not depend on how many slices share the work; the scan engine finds the same."""
 
 from __future__ import annotations
 
@@ -15,35 +15,42 @@ from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.service.engines.filters import change_batches
-from lavant.service.engines.interface import EngineBatch
+from lavant.service.engines.interface import Engine, EngineBatch
 from lavant.service.engines.local import LocalEngine
+from lavant.service.engines.scan import ScanEngine
 
 
 def subscription(number: int, filter: str) -> SubscriptionState:
     return SubscriptionState(number, f"s{number}", "", filter, f"s{number}", True, None, 0)
 
 
-def change(engine: LocalEngine, changes: Sequence[Change]) -> None:
+def change(engine: Engine, changes: Sequence[Change]) -> None:
     engine.change(list(change_batches(changes, {})))
 
 
-def found(engine: LocalEngine, rows: list[dict[str, int]]) -> list[set[int]]:
+def found(engine: Engine, rows: list[dict[str, int]]) -> list[set[int]]:
     """Which queues get each publication."""
     publications = [ParsedPublication(str(place), "plain", row, b"") for place, row in enumerate(rows)]
     queues: list[set[int]] = [set() for _ in rows]
-    for piece in engine.publish(EngineBatch(namespace="", scheme="plain", publications=publications)):
+    pieces = engine.publish(EngineBatch(namespace="", scheme="plain", publications=publications))
+    assert isinstance(pieces, list)
+    assert [piece.start for piece in pieces] == [0, *(piece.stop for piece in pieces[:-1])]
+    for piece in pieces:
         numbers, ends, places = (np.frombuffer(data, INTEGERS).tolist() for data in piece[2:5])
         for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
             for place in places[start:end]:
                 queues[piece.start + place].add(number)
+        assert piece.wanted.tolist() == [bool(each) for each in queues[piece.start : piece.stop]]
     return queues
 
 
-@pytest.mark.parametrize("slices", [1, 2, 3])
+@pytest.mark.parametrize("slices", [None, 1, 2, 3])
 @pytest.mark.parametrize("count", [5, 200])
-def test_what_is_found_is_what_the_filters_say(slices: int, count: int) -> None:
+def test_what_is_found_is_what_the_filters_say(slices: int | None, count: int) -> None:
     filters = {number: f"a > {number % 7} and b < {number % 5}" for number in range(1, 60)}
-    engine = LocalEngine(slices=slices)
+    filters[60] = "not (a = 3) or b in (1, 2)"
+    engine: Engine = ScanEngine() if slices is None else LocalEngine(slices=slices)
+    assert found(engine, [{"a": 1}]) == [set()]
     change(engine, [Added(subscription(number, text), 100 + number) for number, text in filters.items()])
     change(engine, [Removed(subscription(number, filters.pop(number))) for number in (3, 17)])
     rows = [{"a": place % 9, "b": place % 4} for place in range(count)]
