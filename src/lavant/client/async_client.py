@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lavant.broker.protocol.subscriptions import Subscribe
-from lavant.client.client_operations import ClientOperations, checked_name
+from lavant.client.client_operations import ClientOperations, checked_name, cipher_of
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.retries import RETRIES, TIMEOUT_S, Retries
 from lavant.client.connection.settings import ConnectionSettings
@@ -45,7 +45,7 @@ async def connect_async(
 ) -> AsyncClient:
     """Connects an asynchronous client. The parameters are those of `connect`."""
     settings = ConnectionSettings.from_environment(url, key=key, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
-    return await AsyncClient(settings, None if encryption is None else encryption.cipher()).open()
+    return await AsyncClient(settings, cipher_of(encryption)).open()
 
 
 class AsyncClient(ClientOperations[AsyncQueue, AsyncSubscription, AsyncHandler], AsyncConnection):

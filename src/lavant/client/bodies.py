@@ -24,7 +24,7 @@ def body_bytes(body: Body, what: str = "a message's body") -> bytes:
     if isinstance(body, bytes):
         return body
     if isinstance(body, str):
-        return body.encode()
+        return utf8(body, what)
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
     if not isinstance(body, dict | list):
@@ -33,6 +33,14 @@ def body_bytes(body: Body, what: str = "a message's body") -> bytes:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidValue(f"{what} cannot be sent as JSON: {error}; convert it, or send bytes") from None
+
+
+def utf8(text: str, what: str) -> bytes:
+    """The text in UTF-8; raises `InvalidValue` if it has half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{what} is no text that UTF-8 can hold: {error}; got {text!r:.80}") from None
 
 
 def text_of(body: bytes) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lavant.broker.protocol.subscriptions import Subscribe
-from lavant.client.client_operations import ClientOperations, checked_name
+from lavant.client.client_operations import ClientOperations, checked_name, cipher_of
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.connection import Connection
 from lavant.client.connection.loop_thread import LoopThread
@@ -33,6 +33,7 @@ from lavant.client.subscriptions.base import SubscriptionParts
 from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.notification import Notification
 from lavant.client.subscriptions.subscription import Handler, Subscription
+from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -59,7 +60,7 @@ def connect(
     often the client tries to reach a server that does not answer.
     """
     settings = ConnectionSettings.from_environment(url, key=key, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
-    return Client(settings, None if encryption is None else encryption.cipher()).open()
+    return Client(settings, cipher_of(encryption)).open()
 
 
 class Client(ClientOperations[Queue, Subscription, Handler], Connection):
@@ -104,6 +105,8 @@ class Client(ClientOperations[Queue, Subscription, Handler], Connection):
         from lavant.client.publisher.publisher import DEFAULT  # noqa: PLC0415
         from lavant.client.publisher.transport import BackgroundTransport  # noqa: PLC0415
 
+        if not isinstance(store, Path | str):
+            raise InvalidValue(f"a publisher's store must be the path of a directory, got {store!r:.40}")
         wanted = DEFAULT if config is None else config
         if controller is not None:
             wanted = replace(wanted, tuning=replace(wanted.tuning, controller=controller))

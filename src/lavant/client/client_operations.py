@@ -11,6 +11,7 @@ from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import MoveState, SendEntry
 from lavant.broker.protocol.subscriptions import AdvertisementState, Subscribe, SubscriptionState, Webhook
 from lavant.client import queue_calls
+from lavant.client.arguments import check_seconds, listed
 from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call
 from lavant.client.connection.settings import ConnectionSettings
@@ -32,10 +33,20 @@ from lavant.core.publications.publication import Publication
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
+    from lavant.client.encryption.key import Key
 
 QueueT = TypeVar("QueueT", bound=QueueOperations[Any, Any])
 SubscriptionT = TypeVar("SubscriptionT", bound=SubscriptionBase[Any])
 HandlerT = TypeVar("HandlerT")
+
+
+def cipher_of(encryption: Key | None) -> Cipher | None:
+    """What encrypts with a key; raises if it is none."""
+    if encryption is None:
+        return None
+    if not hasattr(encryption, "cipher"):  # the class itself needs NumPy, which a client without encryption lacks
+        raise InvalidValue(f'encryption must be a `Key`, such as Key.load("key.json"), got {encryption!r:.40}')
+    return encryption.cipher()
 
 
 class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
@@ -56,7 +67,7 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
     @operation
     async def publish_many(self, publications: Iterable[Publishable]) -> list[str]:
         """Publishes in order and returns the ids. `PartlyRefused` says which were not accepted, if any."""
-        given = list(publications)
+        given = listed("publish_many", publications)
         with tracing.producing("publish", count=len(given)):
             requests = Requests(given, self._cipher, trace=tracing.current())
             await self._publish(requests)
@@ -70,6 +81,7 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
         `reply`. Raises `NoReply` after `timeout_s`; the message may still be handled then."""
         if self._cipher is not None:
             raise InvalidValue("replies cannot be encrypted; connect without `encryption` for requests")
+        check_seconds("timeout_s", timeout_s)
         replies = await self._expect_replies()
         number, future = replies.expect()
         try:
@@ -114,7 +126,7 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
         `prefetch` of them are leased ahead, for `visibility_s` at a time. With a `webhook` the server posts them. With
         a `handler` they are handled in the background, by so many `workers`.
         """
-        check_receiving(prefetch, visibility_s, workers)
+        check_receiving(prefetch, visibility_s, handler, workers)
         wanted = filter if self._cipher is None else self._cipher.filter(filter)
         request = calls.subscription(wanted, name=name, queue=queue, webhook=webhook, config=config, lease_s=lease_s)
         state = await self._answer(calls.subscribe(request))

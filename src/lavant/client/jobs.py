@@ -27,10 +27,10 @@ from lavant.broker.protocol.jobs import (
 from lavant.broker.workflows.definitions.definition import Workflows
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.broker.workflows.job import RUNNING
+from lavant.client.arguments import check_seconds, milliseconds
 from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call, done
 from lavant.client.operations import Caller, listing, operation
-from lavant.client.times import milliseconds
 from lavant.client.workflows import Workflow, workflows_of
 from lavant.core.errors import InvalidValue
 
@@ -67,6 +67,8 @@ class JobOperations(Caller):
     @operation
     async def wait(self, number: int, *, timeout_s: float | None = None) -> JobView:
         """Waits until a job has ended, or for `timeout_s`, and returns it; `state` tells which."""
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s)
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s = POLL_S
         while True:
@@ -136,7 +138,10 @@ def _describe(job: int) -> Call[JobView]:
 def _workflows(source: Path | str | Workflow | Sequence[Workflow]) -> Workflows:
     if isinstance(source, str | Path):
         return read_workflows(_text(source))
-    return workflows_of([source] if isinstance(source, Workflow) else source)
+    written = [source] if isinstance(source, Workflow) else source
+    if not isinstance(written, Sequence) or not all(isinstance(each, Workflow) for each in written):
+        raise InvalidValue(f"define_jobs takes a TOML file, its text, a Workflow or a list of them, got {source!r:.60}")
+    return workflows_of(written)
 
 
 def _text(source: Path | str) -> str:
@@ -145,5 +150,5 @@ def _text(source: Path | str) -> str:
         return source
     try:
         return Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"cannot read the definitions of jobs in {source}: {error}") from None
+    except (OSError, UnicodeError) as error:
+        raise InvalidValue(f"cannot read the definitions of jobs in {str(source)!r:.80}: {error}") from None

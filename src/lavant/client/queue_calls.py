@@ -36,6 +36,7 @@ from lavant.broker.protocol.queues import (
     VisibilityChange,
     VisibilityChanged,
 )
+from lavant.client.arguments import listed
 from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call, done, refuse_some
 from lavant.client.connection.errors import error_of
@@ -86,7 +87,8 @@ def send(queue: str, entry: SendEntry) -> Call[int]:
 
 def send_many(queue: str, messages: Iterable[Body | SendEntry], attributes: bytes = b"") -> Call[list[int]]:
     """Returns the numbers of the messages, in order. Bodies are sent with these attributes."""
-    entries = [each if isinstance(each, SendEntry) else SendEntry(body_bytes(each), attributes) for each in messages]
+    given = listed("send_many", messages)
+    entries = [each if isinstance(each, SendEntry) else SendEntry(body_bytes(each), attributes) for each in given]
     return Call(Send(queue, entries), _sent, is_repeatable=False)
 
 

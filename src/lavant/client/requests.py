@@ -72,6 +72,8 @@ class Replies:
 
 def reply_to(message: QueueMessage, payload: bytes) -> Publication:
     """The publication that answers a message; raises if it asks for no reply."""
+    if not hasattr(message, "delivery"):
+        raise InvalidValue(f"reply takes a message that a consumer has received, got {message!r:.40}")
     found = {each.name: each.value for each in decode_extras(message.delivery.attributes).attributes}
     client, _, number = found.get(ADDRESS, b"").decode(errors="replace").rpartition(".")
     if not client or not number.isdecimal() or len(number) > 18:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.broker.workflows.definitions.definition import JobDefinition, NextTask, TaskDefinition, Workflows
 from lavant.broker.workflows.definitions.validation import check
-from lavant.client.times import milliseconds
+from lavant.client.arguments import milliseconds
 from lavant.core.errors import InvalidValue
 
 After: TypeAlias = "WorkflowTask | Arrow | Sequence[WorkflowTask | Arrow]"

@@ -33,9 +33,9 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        found = _URL.fullmatch(url)
+        found = _URL.fullmatch(url) if isinstance(url, str) else None
         if found is None:
-            raise InvalidValue(f"the server's address must look like {QUEUES_URL} (or {SECURE}://…), got {url!r}")
+            raise InvalidValue(f"the server's address must look like {QUEUES_URL} (or {SECURE}://…), got {url!r:.100}")
         scheme, six, name, digits = found.groups()
         port = QUEUES_PORT if digits is None else int(digits)
         if port > PORT_MAX:

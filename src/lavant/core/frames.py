@@ -31,10 +31,14 @@ def frame(number: int, value: object) -> bytearray:
 
 
 def append_frame(buffer: bytearray, number: int, value: object) -> None:
-    """Append a frame to a buffer of frames that are sent together."""
+    """Append a frame to a buffer of frames that are sent together. A value that cannot be encoded leaves nothing."""
     start = len(buffer)
     buffer += b"\0\0\0\0\0\0\0\0"
-    encoder.encode_into(value, buffer, -1)
+    try:
+        encoder.encode_into(value, buffer, -1)
+    except BaseException:
+        del buffer[start:]
+        raise
     HEADER.pack_into(buffer, start, len(buffer) - start - _LENGTH_BYTES, number)
 
 

@@ -11,10 +11,10 @@ import pytest
 from tests.unit.api_reference import PAGE, rendered
 
 import lavant
+from lavant.client.arguments import milliseconds
 from lavant.client.bodies import body_bytes, json_of, text_of
 from lavant.client.connection.retries import NO_RETRIES
 from lavant.client.connection.settings import ConnectionSettings
-from lavant.client.times import milliseconds
 from lavant.core.errors import InvalidValue
 
 SETTINGS: dict[str, Any] = {"timeout_s": 1.0, "retries": NO_RETRIES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.unit.service.runtime.test_ingest import Hall, publications
+from tests.unit.service.runtime.hall import Hall, publications
 from tests.unit.service.wiring import in_loop
 
 from lavant.broker.protocol.queues import Refused

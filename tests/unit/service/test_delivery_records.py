@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from tests.unit.service.runtime.test_ingest import Hall
+from tests.unit.service.runtime.hall import Hall
 from tests.unit.service.wiring import in_loop
 
 from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.service.runtime.test_ingest import Hall, publications
+from tests.unit.service.runtime.hall import Hall, publications
 from tests.unit.service.wiring import in_loop, until
 
 from lavant.broker.machine.leases import STEP_MS_MAX

@@ -6,7 +6,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from tests.unit.service.runtime.test_ingest import Hall
+from tests.unit.service.runtime.hall import Hall
 from tests.unit.service.wiring import in_loop
 
 from lavant.broker.protocol.commands import Answer

@@ -113,7 +113,10 @@ class AsyncConnection(Caller, Asynchronous):
             else:
                 answer = await self._ask_until_answered(call, retries)
         except InvalidValue as error:
-            raise in_words_of_the_caller(call.request, error) from None
+            found = in_words_of_the_caller(call.request, error)
+            if not (isinstance(found, ConnectionLost) and call.is_repeatable):
+                raise found from None
+            answer = await self._ask_until_answered(call, retries)
         return answer
 
     async def close(self) -> None:

@@ -14,14 +14,13 @@ from lavant.broker.protocol.queues import Refused, Send
 from lavant.broker.protocol.subscriptions import Publish
 from lavant.client.connection.calls import Call
 from lavant.client.connection.channel import Channel
-from lavant.client.connection.errors import in_words_of_the_caller
+from lavant.client.connection.errors import append_request, in_words_of_the_caller
 from lavant.client.connection.redirects import FOLLOWED_MAX, PAUSE_S, RequestPart, merged, settled
 from lavant.client.connection.retries import NO_RETRIES, Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Blocking, Caller
 from lavant.core.addresses import Address
 from lavant.core.errors import AccessDenied, ConnectionLost, InvalidValue, LavantError, MissingComponent, NotReady
-from lavant.core.frames import append_frame
 
 T = TypeVar("T")
 
@@ -174,7 +173,7 @@ class Connection(Caller, Blocking):
 
     def _ask(self, call: Call[Any]) -> Answer:
         buffer = bytearray()
-        append_frame(buffer, 1, call.request)
+        append_request(buffer, 1, call.request)
         try:
             channel = self._channel_for(call.wait_ms, is_repeatable=call.is_repeatable)
             channel.write(buffer)
@@ -203,7 +202,7 @@ class Connection(Caller, Blocking):
         """Returns the answers in the order of the calls; the server may send them in any order."""
         buffer = bytearray()
         for number, call in enumerate(wanted):
-            append_frame(buffer, number, call.request)
+            append_request(buffer, number, call.request)
         try:
             channel = self._channel_for(max(call.wait_ms for call in wanted), is_repeatable=False)
             channel.write(buffer)

@@ -1,4 +1,4 @@
-"""Turns a refusal of a server into the error that it names."""
+"""Errors in the words of the caller: an argument that cannot be sent or read, and what a server refuses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,41 @@ from typing import Any
 import msgspec
 
 from lavant.broker.protocol.queues import Refused
-from lavant.core.errors import AtOtherBroker, FilterSyntaxError, InvalidValue, LavantError, error_class
+from lavant.core.errors import (
+    AtOtherBroker,
+    ConnectionLost,
+    FilterSyntaxError,
+    InvalidValue,
+    LavantError,
+    error_class,
+)
+from lavant.core.frames import append_frame
 
 NO_REQUEST = "a frame holds no request"
 """How a server refuses a request whose fields have wrong types."""
+UNENCODABLE = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
+"""What an encoder raises for values of an application."""
 _MARGIN = "  "
 
 
-def in_words_of_the_caller(request: msgspec.Struct, error: InvalidValue) -> InvalidValue:
-    """The error for a request that the server could not read, which names the argument."""
-    found = wrong_argument(request) if str(error).startswith(NO_REQUEST) else None
-    return error if found is None else found
+def append_request(buffer: bytearray, number: int, request: msgspec.Struct) -> None:
+    """Append a request to a buffer of frames. Raises an error that names the argument, if one cannot be sent."""
+    try:
+        append_frame(buffer, number, request)
+    except UNENCODABLE as error:
+        found = wrong_argument(request)
+        raise InvalidValue(f"the request cannot be sent: {error}") if found is None else found from None
+
+
+def in_words_of_the_caller(request: msgspec.Struct, error: InvalidValue) -> LavantError:
+    """The error for a request after which the server closed the connection: it names the argument that the server could
+    not read, or says that the connection is lost if that was in another request."""
+    if not str(error).startswith(NO_REQUEST):
+        return error
+    found = wrong_argument(request)
+    if found is not None:
+        return found
+    return ConnectionLost(f"the connection was closed because of another request: {error}")
 
 
 def wrong_argument(request: msgspec.Struct) -> InvalidValue | None:
@@ -28,29 +52,58 @@ def wrong_argument(request: msgspec.Struct) -> InvalidValue | None:
     >>> from lavant.broker.protocol.queues import Receive
     >>> wrong_argument(Receive("orders", "two"))
     InvalidValue("count is of the wrong type: expected `int`, got `str`, 'two'")
+    >>> wrong_argument(Receive("orders", 2**65))
+    InvalidValue("count cannot be sent: can't serialize ints < -2**63 or > 2**64 - 1, got 36893488147419103232")
     """
     try:
         msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=type(request))
-    except (msgspec.ValidationError, TypeError, OverflowError) as error:
+    except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at ")
-        name, value = _argument(request, path)
+        name, value, expected = _argument(request, path)
+        problem = (
+            problem.replace("`array`", f"`{expected}`", 1).replace("`array`", "`list`").replace("`object`", "`dict`")
+        )
         shown = "" if value is None else f", {value!r:.60}"
-        return InvalidValue(f"{name} is of the wrong type: {problem[:1].lower()}{problem[1:]}{shown}")
+        return InvalidValue(f"{name} is of the wrong type: {_lower(problem)}{shown}")
+    except UNENCODABLE as error:
+        name, value = _unencodable("an argument", request)
+        return InvalidValue(f"{name} cannot be sent: {_lower(str(error))}, got {value!r:.60}")
     return None
 
 
-def _argument(request: msgspec.Struct, path: str) -> tuple[str, Any]:
-    """The innermost field on a path such as `$[2][...][0]`, and its value if the path leads to one value only."""
-    name = "an argument"
+def _argument(request: msgspec.Struct, path: str) -> tuple[str, Any, str]:
+    """The innermost field on a path such as `$[2][...][0]`, its value if the path leads to one value only, and the
+    class that its annotation names, or else `list`."""
+    name, expected = "an argument", "list"
     value: Any = request
     for index in re.findall(r"\[(\d+|\.\.\.)\]", path):
         if index == "...":
             value = next(iter(value), None) if isinstance(value, list) and len(value) == 1 else None
         elif isinstance(value, msgspec.Struct):
             config = value.__struct_config__
-            name = value.__struct_fields__[int(index) - (config.tag is not None)]
-            value = getattr(value, name)
-    return name, None if isinstance(value, msgspec.Struct) else value
+            field = msgspec.structs.fields(value)[int(index) - (config.tag is not None)]
+            name, value = field.name, getattr(value, field.name)
+            is_struct = isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
+            expected = field.type.__name__ if is_struct else "list"
+    return name, None if isinstance(value, msgspec.Struct) else value, expected
+
+
+def _unencodable(name: str, value: Any) -> tuple[str, Any]:
+    """The innermost field that cannot be encoded, and its value."""
+    if isinstance(value, msgspec.Struct):
+        inner = [(each, getattr(value, each)) for each in value.__struct_fields__]
+    else:
+        inner = [(name, each) for each in value] if isinstance(value, list | tuple) else []
+    for field, each in inner:
+        try:
+            msgspec.msgpack.encode(each)
+        except UNENCODABLE:
+            return _unencodable(field, each)
+    return name, value
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def error_of(refused: Refused) -> LavantError:

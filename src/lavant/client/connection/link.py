@@ -9,10 +9,10 @@ from typing import cast
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, NUMBER_MAX, PREFACE, Hello, decode_answer
 from lavant.broker.protocol.queues import Refused
-from lavant.client.connection.errors import error_of
+from lavant.client.connection.errors import append_request, error_of
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.core.errors import UNDECODABLE, ConnectionLost, LavantError, LimitExceeded, ServerUnreachable
-from lavant.core.frames import Frames, append_frame
+from lavant.core.frames import Frames
 
 CHECK_S_MAX = 5.0
 UNDER_WAY_MAX = 100_000
@@ -38,7 +38,7 @@ class AsyncLink(asyncio.Protocol):
         """The error that ended the connection."""
         self.greeting: asyncio.Future[Answer] = self._loop.create_future()
         self.closed = asyncio.Event()
-        append_frame(self._buffer, GREETING_NUMBER, Hello(settings.token))
+        append_request(self._buffer, GREETING_NUMBER, Hello(settings.token))
         self._under_way[GREETING_NUMBER] = (self.greeting, self._loop.time() + settings.timeout_s)
 
     def ask(self, request: Request, wait_ms: int) -> asyncio.Future[Answer]:
@@ -46,7 +46,7 @@ class AsyncLink(asyncio.Protocol):
         if self.fault is not None:
             raise ServerUnreachable(f"{self.fault}; nothing was sent")
         number = self._next_number()
-        append_frame(self._buffer, number, request)
+        append_request(self._buffer, number, request)
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._under_way[number] = (future, self._loop.time() + self._timeout_s + wait_ms / 1000)
         if not self._is_flushing:

@@ -7,10 +7,14 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from lavant.client.arguments import check_seconds
+from lavant.client.bodies import utf8
 from lavant.client.connection.redirects import Redirects
 from lavant.client.connection.retries import Retries
 from lavant.core.addresses import QUEUES_URL, Address
 from lavant.core.errors import InvalidValue, ServerUnreachable
+
+TIMEOUT_S_MIN = 0.001
 
 
 class ConnectionSettings(NamedTuple):
@@ -29,14 +33,18 @@ class ConnectionSettings(NamedTuple):
         """
         >>> ConnectionSettings.of("lavant://h", key="", ca_file=None, timeout_s=0, retries=Retries())
         Traceback (most recent call last):
-        lavant.core.errors.InvalidValue: a client's timeout_s must be positive, got 0
+        lavant.core.errors.InvalidValue: timeout_s must not be below 0.001, nor above 30 years, got 0
         """
-        if not timeout_s > 0:
-            raise InvalidValue(f"a client's timeout_s must be positive, got {timeout_s}")
+        check_seconds("timeout_s", timeout_s, TIMEOUT_S_MIN)
+        if not isinstance(retries, Retries):
+            raise InvalidValue(f"retries must be a `Retries`, such as Retries(within_s=60), got {retries!r:.40}")
+        if not isinstance(ca_file, Path | str | None):
+            raise InvalidValue(f"the ca_file must be the path of a file, got {ca_file!r:.40}")
         address = Address.parse(url)
         if not isinstance(key, str):
             raise InvalidValue(f"the API key must be a string, got {type(key).__name__}; see `encryption` for a Key")
-        return cls(address, key.encode(), timeout_s, retries, _context(address, ca_file), Redirects())
+        token = utf8(key, "the API key")
+        return cls(address, token, timeout_s, retries, _context(address, ca_file), Redirects())
 
     def at(self, address: Address) -> Self:
         """For another broker of the same federation."""
@@ -52,11 +60,11 @@ class ConnectionSettings(NamedTuple):
         cls, url: str, *, key: str, ca_file: Path | str | None, timeout_s: float, retries: Retries
     ) -> Self:
         """What is not given is read from `LAVANT_URL`, `LAVANT_KEY` and `LAVANT_CA_FILE`."""
-        given = url if url else os.environ.get("LAVANT_URL", "")
-        address = Address.parse(given if given else QUEUES_URL)
+        given = os.environ.get("LAVANT_URL", "") if url in ("", None) else url
+        address = Address.parse(QUEUES_URL if given == "" else given)
         if ca_file is None and address.is_secure and os.environ.get("LAVANT_CA_FILE"):
             ca_file = os.environ["LAVANT_CA_FILE"]
-        secret = key if key else os.environ.get("LAVANT_KEY", "")
+        secret = os.environ.get("LAVANT_KEY", "") if key in ("", None) else key
         return cls.of(str(address), key=secret, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
 
     def nobody_answers(self, error: OSError) -> ServerUnreachable:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lavant.broker.protocol.queue_config import REASON_CHARACTERS_MAX, SECOND_MS, VISIBILITY_MS_MAX, QueueConfig
+from lavant.client.arguments import check_count, check_seconds
 from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.consumers.item import ReceivedItem, Settle, pause_s
@@ -19,6 +20,8 @@ from lavant.core.errors import InvalidValue
 
 VISIBILITY_S_MIN = 1.0
 """A shorter lease could not be extended in time."""
+WORKERS_MAX = 1000
+"""Threads, or tasks, of a consumer; as many as it can prefetch messages."""
 STOP_S_MAX = 30.0
 """How long `close` waits for running handlers."""
 
@@ -29,21 +32,18 @@ HandlerT = TypeVar("HandlerT")
 _logger = logging.getLogger(__name__)
 
 
-def check_receiving(prefetch: int, visibility_s: float | None, workers: int = 1) -> None:
+def check_receiving(prefetch: int, visibility_s: float | None, handler: Any = None, workers: int = 1) -> None:
     """Raises `InvalidValue` before the server is asked, so that nothing is subscribed in vain."""
-    if not 1 <= prefetch <= PREFETCH_MAX:
-        raise InvalidValue(f"prefetch must be between 1 and {PREFETCH_MAX}, got {prefetch}")
-    if visibility_s is not None and not VISIBILITY_S_MIN <= visibility_s <= VISIBILITY_MS_MAX / SECOND_MS:
-        raise InvalidValue(
-            f"visibility_s must be between {VISIBILITY_S_MIN:g} and {VISIBILITY_MS_MAX // SECOND_MS}, "
-            f"got {visibility_s}"
-        )
-    check_workers(workers)
+    check_count("prefetch", prefetch, 1, PREFETCH_MAX)
+    if visibility_s is not None:
+        check_seconds("visibility_s", visibility_s, VISIBILITY_S_MIN, VISIBILITY_MS_MAX / SECOND_MS)
+    check_handling(handler, workers)
 
 
-def check_workers(workers: int) -> None:
-    if workers < 1:
-        raise InvalidValue(f"workers must be at least 1, got {workers}")
+def check_handling(handler: Any, workers: int) -> None:
+    if handler is not None and not callable(handler):
+        raise InvalidValue(f"a handler must be a function of one argument, got {handler!r:.40}")
+    check_count("workers", workers, 1, WORKERS_MAX)
 
 
 class ConsumerParts(NamedTuple):
@@ -121,7 +121,7 @@ class ConsumerBase(Generic[ItemT, HandlerT]):
         await self._end()
 
     async def _run(self, handler: HandlerT, workers: int, quota: ReceiveQuota) -> int:
-        check_workers(workers)
+        check_handling(handler, workers)
         self._check_receivable()
         await self._handle(handler, workers, quota)
         return quota.claimed

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from lavant.core.errors import InvalidValue
+from lavant.client.arguments import check_count, check_seconds
+
+NO_LIMIT = "; leave it out for no limit"
 
 
 class ReceiveQuota:
@@ -18,10 +20,10 @@ class ReceiveQuota:
     """
 
     def __init__(self, count: int | None, timeout_s: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        if count is not None and count < 1:
-            raise InvalidValue(f"count must be at least 1, got {count}; leave it out for no limit")
-        if timeout_s is not None and timeout_s < 0:
-            raise InvalidValue(f"timeout_s must not be negative, got {timeout_s}; leave it out for no limit")
+        if count is not None:
+            check_count("count", count, 1, hint=NO_LIMIT)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s, hint=NO_LIMIT)
         self.claimed = 0
         self._count = count
         self._clock = clock

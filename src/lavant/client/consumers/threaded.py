@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from lavant import tracing
 from lavant.client import queue_calls
 from lavant.client.connection.loop_thread import LoopThread
-from lavant.client.consumers.base import STOP_S_MAX, ConsumerBase, ItemT, check_workers
+from lavant.client.consumers.base import STOP_S_MAX, ConsumerBase, ItemT, check_handling
 from lavant.client.consumers.prefetcher import Prefetcher
 from lavant.client.consumers.quota import ReceiveQuota
 from lavant.client.operations import run_blocking
@@ -74,7 +74,7 @@ class ThreadedReceiving(ConsumerBase[ItemT, "Function[ItemT]"]):
     def start(self, handler: Function[ItemT], *, workers: int = 1) -> None:
         if self._workers is not None:
             raise InvalidValue(f"{self.KIND} {self.name!r} has a handler already")
-        check_workers(workers)
+        check_handling(handler, workers)
         self._check_receivable()
         self._workers = self._start(handler, workers, ReceiveQuota(None, None))
 

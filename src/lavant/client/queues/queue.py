@@ -9,6 +9,7 @@ from lavant import tracing
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Delivery, Described, MoveState, PeekedMessage, SendEntry
 from lavant.client import queue_calls as calls
+from lavant.client.arguments import milliseconds
 from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call
 from lavant.client.consumers.base import check_receiving
@@ -16,7 +17,6 @@ from lavant.client.consumers.consumer import AsyncConsumer, AsyncMessageHandler,
 from lavant.client.consumers.prefetcher import PREFETCH
 from lavant.client.operations import Asynchronous, Blocking, Caller, sending_call, single_call
 from lavant.client.queue_calls import Leased
-from lavant.client.times import milliseconds
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.trace_context import as_attributes
 
@@ -47,7 +47,7 @@ class QueueOperations(Generic[ConsumerT, HandlerT]):
 
         `prefetch` messages are leased ahead, for `visibility_s` at a time; leases are extended while you work.
         """
-        check_receiving(prefetch, visibility_s, workers)
+        check_receiving(prefetch, visibility_s, handler, workers)
         consumer: Any = self._new_consumer(self.name, prefetch, visibility_s)
         if handler is not None:
             consumer.start(handler, workers=workers)

@@ -22,6 +22,7 @@ from lavant.broker.protocol.subscriptions import (
     Webhook,
 )
 from lavant.broker.subscriptions.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
+from lavant.client.arguments import check_seconds
 from lavant.client.connection.calls import Call, done
 from lavant.core.errors import InvalidValue
 
@@ -50,11 +51,9 @@ def subscription(
         raise InvalidValue("a subscription with a webhook goes on when this program has ended; give it a name")
     if lease_s is None:
         lease_ms = 0 if name else LEASE_MS
-    elif LEASE_MS_MIN <= lease_s * SECOND_MS <= LEASE_MS_MAX:
-        lease_ms = round(lease_s * SECOND_MS)
     else:
-        lowest, highest = LEASE_MS_MIN // SECOND_MS, LEASE_MS_MAX // SECOND_MS
-        raise InvalidValue(f"lease_s must be between {lowest} and {highest}, got {lease_s:g}")
+        check_seconds("lease_s", lease_s, LEASE_MS_MIN / SECOND_MS, LEASE_MS_MAX / SECOND_MS)
+        lease_ms = round(lease_s * SECOND_MS)
     if config is None:
         config = TEMPORARY if lease_ms else DURABLE
     return Subscribe(

@@ -6,7 +6,8 @@ soon as they are. It takes few subscriptions and plain filters only: what it doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -23,6 +24,45 @@ SUBSCRIPTIONS_MAX = 1000
 """A publication is compared with so many in about 2 ms."""
 PUBLICATIONS_AT_ONCE = 20
 """Publications of one part of the result, so that a part has as few notifications as one of the local engine."""
+
+
+class CompiledKernels:
+    """The kernels of the local engine, which may still be compiled."""
+
+    def __init__(self) -> None:
+        self.on_awaited: Callable[[bool], None] = lambda is_awaited: None
+        """Called when something begins to wait for them, and when it goes on."""
+        self._compiled: asyncio.Future[None] | None = None
+
+    def expect(self, compiled: asyncio.Future[None]) -> None:
+        """They are missing until this is done."""
+        self._compiled = compiled
+
+    @property
+    def are_missing(self) -> bool:
+        """Whether nobody has waited for them yet."""
+        return self._compiled is not None
+
+    @property
+    def have_come(self) -> bool:
+        """Whether they, or the reason why they cannot be had, are there since."""
+        return self._compiled is not None and self._compiled.done() and not self._compiled.cancelled()
+
+    async def wait(self) -> None:
+        if self._compiled is None:
+            return
+        if not self._compiled.done():
+            self.on_awaited(True)
+            await self._compiled
+            self.on_awaited(False)
+        self._compiled.result()
+        self._compiled = None
+
+    async def cancel(self) -> None:
+        """The server stops: what waits for them is cancelled."""
+        if self._compiled is not None:
+            self._compiled.cancel()
+            await asyncio.wait([self._compiled])
 
 
 class ScanEngine:

@@ -15,9 +15,8 @@ The engine runs in a thread of its own. A reply leaves when everything it depend
 later (Spark) keeps publications in logs; they count when the journal says so, and its match results come back through
 the same queue.
 
-While the kernels of the local engine are compiled, the scan engine stands in for it; the local engine takes over
-between two steps of the queue. A subscription that the scan engine does not take, and what comes after it, waits for
-that; new clients are told so meanwhile.
+While kernels are compiled, the scan engine stands in for the local one, which takes over between two steps. What the
+scan engine does not take, and what comes after it, waits; new clients are told so meanwhile.
 """
 
 from __future__ import annotations
@@ -26,16 +25,14 @@ import asyncio
 import logging
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-import msgspec
 import numpy as np
 
-from lavant.broker.federation.columns import RelayedFrom, routed_columns
+from lavant.broker.federation.columns import routed_columns
 from lavant.broker.federation.effects import RelayPublications
 from lavant.broker.federation.state import LINK_SERIAL_MIN
 from lavant.broker.machine.effects import Effect, Reply
@@ -60,15 +57,25 @@ from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.admission import Admission, AdmittedPublish
 from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.idempotency import IdempotencyKeys
-from lavant.broker.subscriptions.parsing import ENCRYPTED, ParsedPublication
+from lavant.broker.subscriptions.parsing import ENCRYPTED
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import InvalidValue, LavantError
 from lavant.service.engines.filters import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch, Logged, MatchProbe
-from lavant.service.engines.scan import ScanEngine
+from lavant.service.engines.scan import CompiledKernels, ScanEngine
 from lavant.service.runtime.clock import ServerClock
-from lavant.service.runtime.ingest_queue import PUBLICATIONS_AT_ONCE, ChangeStep, DeliverStep, IngestQueue
+from lavant.service.runtime.ingest_queue import (
+    PUBLICATIONS_AT_ONCE,
+    ChangeStep,
+    DeliverStep,
+    IngestQueue,
+    QueuedPublication,
+    group_alike,
+    part_of,
+    size_class,
+    with_last,
+)
 from lavant.service.runtime.limits import ServiceLimits
 from lavant.service.runtime.match_delivery import MatchDelivery, MatchSource, OnMatched
 
@@ -84,21 +91,7 @@ _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 
-class _Publication(msgspec.Struct):
-    """A publication of a batch and the request it belongs to."""
-
-    publish: AdmittedPublish
-    place: int
-    accepted: ParsedPublication
-
-    @property
-    def way(self) -> RelayedFrom | None:
-        """How it came from a neighbouring broker; None if it was published here, or cannot be matched."""
-        is_refused = isinstance(self.publish.entries[self.place], Refused)
-        return None if is_refused else self.publish.relayed.get(self.place)
-
-
-_Matched: TypeAlias = list[tuple[list[_Publication], list[FanOutBatch] | Logged]]
+_Matched: TypeAlias = list[tuple[list[QueuedPublication], list[FanOutBatch] | Logged]]
 Perform: TypeAlias = Callable[[list[Effect]], None]
 
 
@@ -127,8 +120,7 @@ class Ingest:
         """Called with the size of a batch, the number of subscriptions and of matches, and the duration if known."""
         self.on_worked: Callable[[str, float], None] = lambda namespace, seconds: None
         """Called with the time that the event loop spent on a namespace."""
-        self.on_kernels_awaited: Callable[[bool], None] = lambda is_awaited: None
-        """Called when the queue begins to wait for kernels, and when it goes on."""
+        self.kernels = CompiledKernels()
         self.probe: MatchProbe | None = None
         """Measures what is matched, if the broker balances."""
         self._server = server
@@ -146,14 +138,12 @@ class Ingest:
             publications_max=limits.publications_waiting_max,
             bytes_max=limits.publications_waiting_bytes_max,
         )
-        self._costs_s = [1.0] * (_size_class(PUBLICATIONS_AT_ONCE) + 1)
+        self._costs_s = [1.0] * (size_class(PUBLICATIONS_AT_ONCE) + 1)
         """Processor time of a batch by the bit length of its size. Elapsed time would keep batches in the thread."""
         self._use(engine)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         self._task: asyncio.Task[None] | None = None
         self._awaiting: list[Callable[[], None]] = []
-        self._kernels: asyncio.Future[None] | None = None
-        """Until it is done, the scan engine matches."""
 
     async def load(self) -> None:
         """Load all subscriptions into the engine, before the first request."""
@@ -162,9 +152,8 @@ class Ingest:
         await self._retire()
 
     async def scan_until(self, kernels: asyncio.Future[None]) -> None:
-        """As `load`, but match with the scan engine until the kernels are there. Without them the server fails, unless
-        they are cancelled, because it stops."""
-        self._kernels = kernels
+        """As `load`, but match with the scan engine until the kernels are there."""
+        self.kernels.expect(kernels)
         self._use(ScanEngine())
         await self.load()
         kernels.add_done_callback(lambda _: self.go_on())
@@ -217,7 +206,7 @@ class Ingest:
 
     def go_on(self) -> None:
         """Process the queue, and subscriptions that ended with their queues."""
-        if self._task is None and (self._queue or self._subscriptions.changes or self._has_kernels):
+        if self._task is None and (self._queue or self._subscriptions.changes or self.kernels.have_come):
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     def when_matchers_know(self, then: Callable[[], None]) -> None:
@@ -241,9 +230,7 @@ class Ingest:
 
     async def close(self) -> None:
         """Process the whole queue, then release the engine."""
-        if self._kernels is not None:
-            self._kernels.cancel()
-            await asyncio.wait([self._kernels])
+        await self.kernels.cancel()
         while self._task is not None:
             await self._task
         self._thread.shutdown()
@@ -275,15 +262,15 @@ class Ingest:
 
     async def _work(self) -> None:
         try:
-            while self._queue or self._subscriptions.changes or self._has_kernels:
+            while self._queue or self._subscriptions.changes or self.kernels.have_come:
                 first = self._queue.first()
                 if self._subscriptions.changes or isinstance(first, ChangeStep):
                     steps = self._queue.take_changes()
-                    if self._kernels is not None and not self._scan_takes(steps):
-                        await self._switch(self._kernels)
+                    if self.kernels.are_missing and not self._scan_takes(steps):
+                        await self._switch()
                     await self._change(steps)
-                elif self._kernels is not None and self._has_kernels:
-                    await self._switch(self._kernels)
+                elif self.kernels.have_come:
+                    await self._switch()
                 elif isinstance(first, AdmittedPublish):
                     await self._publish(self._queue.take_publishes())
                 elif isinstance(first, DeliverStep):
@@ -292,35 +279,24 @@ class Ingest:
                 await self._retire()
                 self._matchers_know()
         except asyncio.CancelledError:
-            pass  # the server stops before its kernels are compiled: nothing that waits for them was accepted
+            pass  # the server stops: nothing that waits for kernels was accepted
         except Exception as error:
             self._on_failed(error)
         finally:
             self._task = None
 
-    # ── kernels ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
     def _use(self, engine: Engine) -> None:
         self._engine, self._filters = engine, FilterAdmission(engine)
-
-    @property
-    def _has_kernels(self) -> bool:
-        return self._kernels is not None and self._kernels.done() and not self._kernels.cancelled()
 
     def _scan_takes(self, steps: list[ChangeStep]) -> bool:
         added = [each.request.filter for each in steps if not isinstance(each.request, Unsubscribe)]
         return ScanEngine.takes(added, len(self._subscriptions))
 
-    async def _switch(self, kernels: asyncio.Future[None]) -> None:
+    async def _switch(self) -> None:
         """Replace the scan engine, with all subscriptions that it has."""
-        if not kernels.done():
-            self.on_kernels_awaited(True)
-            await kernels
-            self.on_kernels_awaited(False)
-        kernels.result()
+        await self.kernels.wait()
         while self._subscriptions.changes:
             await self._change([])
-        self._kernels = None
         self._use(self._own_engine)
         await self._load()
 
@@ -376,14 +352,14 @@ class Ingest:
 
     async def _publish(self, publishes: list[AdmittedPublish]) -> None:
         places = [
-            _Publication(publish, place, accepted)
+            QueuedPublication(publish, place, accepted)
             for publish in publishes
             for place, accepted in publish.accepted.items()
         ]
         try:
             started_s = time.monotonic()
-            groups = _alike(places)
-            if not self._engine.waits and self._costs_s[_size_class(len(places))] < INLINE_S_MAX:
+            groups = group_alike(places)
+            if not self._engine.waits and self._costs_s[size_class(len(places))] < INLINE_S_MAX:
                 matched = self._match(groups)
             else:
                 matched = await self._in_thread(self._match, groups)
@@ -397,7 +373,7 @@ class Ingest:
                 self.on_matched(len(places), len(self._subscriptions), matches, seconds)
             if self.probe is not None:
                 self.probe.matched(len(places), seconds)
-            for (group, part), is_last in _with_last(parts):
+            for (group, part), is_last in with_last(parts):
                 started_s = time.monotonic()
                 if self.probe is not None:
                     own = group[part.start : part.stop]
@@ -411,17 +387,17 @@ class Ingest:
             self.admission.matched(publishes)
         self.published += len(places)
 
-    def _match(self, groups: list[tuple[EngineBatch, list[_Publication]]]) -> _Matched:
+    def _match(self, groups: list[tuple[EngineBatch, list[QueuedPublication]]]) -> _Matched:
         """Runs in the engine's thread, or in the event loop for small batches."""
         started_s = time.thread_time()
         matched = [each for batch, places in groups for each in self._match_alike(batch, places)]
         seconds, publications = time.thread_time() - started_s, sum(len(places) for _, places in groups)
-        size_class = _size_class(publications)
-        self._costs_s[size_class] += (seconds - self._costs_s[size_class]) / 8
+        size = size_class(publications)
+        self._costs_s[size] += (seconds - self._costs_s[size]) / 8
         self._queue.took(publications, seconds)
         return matched
 
-    def _match_alike(self, batch: EngineBatch, places: list[_Publication]) -> _Matched:
+    def _match_alike(self, batch: EngineBatch, places: list[QueuedPublication]) -> _Matched:
         """A batch that cannot be matched as one, for instance because of too many attributes in all, is halved."""
         try:
             return [(places, self._engine.publish(batch))]
@@ -429,7 +405,7 @@ class Ingest:
             if len(places) > 1 and isinstance(error, InvalidValue):
                 middle = len(places) // 2
                 halves = (places[:middle], places[middle:])
-                return [each for half in halves for each in self._match_alike(_part(batch, half), half)]
+                return [each for half in halves for each in self._match_alike(part_of(batch, half), half)]
             self.refused += len(places)
             for each in places:
                 each.publish.entries[each.place] = refusal(error)
@@ -451,7 +427,7 @@ class Ingest:
             for each in logged:
                 each.confirm()
 
-    def _deliver(self, places: list[_Publication], part: FanOutBatch, publishes: list[AdmittedPublish]) -> None:
+    def _deliver(self, places: list[QueuedPublication], part: FanOutBatch, publishes: list[AdmittedPublish]) -> None:
         own = places[part.start : part.stop]
         bodies = [
             each.accepted.body if is_wanted else b"" for each, is_wanted in zip(own, part.wanted.tolist(), strict=True)
@@ -470,7 +446,7 @@ class Ingest:
             else:  # a part of them may fit
                 self._deliver_each(own, part, publishes)
 
-    def _routed(self, own: list[_Publication], part: FanOutBatch) -> RoutedPublications | None:
+    def _routed(self, own: list[QueuedPublication], part: FanOutBatch) -> RoutedPublications | None:
         """How publications came here, if some were relayed or go to neighbouring brokers."""
         if not self._federation.neighbours:
             return None
@@ -482,8 +458,8 @@ class Ingest:
         points = [np.array(each.accepted.content, "<f8").tobytes() for each in own] if is_encrypted else []
         return routed_columns(own[0].publish.namespace, ways, points)
 
-    def _deliver_each(self, own: list[_Publication], part: FanOutBatch, publishes: list[AdmittedPublish]) -> None:
-        for number, is_last in _with_last(range(len(own))):
+    def _deliver_each(self, own: list[QueuedPublication], part: FanOutBatch, publishes: list[AdmittedPublish]) -> None:
+        for number, is_last in with_last(range(len(own))):
             self._deliver(own, part.only(number), publishes if is_last else [])
 
     def _answer_all(self, publishes: list[AdmittedPublish]) -> None:
@@ -521,35 +497,3 @@ class Ingest:
 
     async def _in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
-
-
-def _size_class(publications: int) -> int:
-    """Bit length of a batch's size; a single request may be larger than a batch otherwise is."""
-    return min(publications, PUBLICATIONS_AT_ONCE).bit_length()
-
-
-def _alike(places: list[_Publication]) -> list[tuple[EngineBatch, list[_Publication]]]:
-    """Groups publications by namespace, scheme and dimensions: a group is matched at once."""
-    groups: dict[tuple[str, str, int], list[_Publication]] = defaultdict(list)
-    for each in places:
-        content = each.accepted.content
-        dimensions = len(content) if isinstance(content, list) else 0
-        groups[each.publish.namespace, each.accepted.scheme, dimensions].append(each)
-    return [
-        (EngineBatch(namespace=namespace, scheme=scheme, publications=[each.accepted for each in group]), group)
-        for (namespace, scheme, _), group in groups.items()
-    ]
-
-
-def _part(batch: EngineBatch, places: list[_Publication]) -> EngineBatch:
-    return msgspec.structs.replace(batch, publications=[each.accepted for each in places])
-
-
-def _with_last(values: Any) -> list[tuple[Any, bool]]:
-    """Each value with whether it is the last.
-
-    >>> _with_last("ab")
-    [('a', False), ('b', True)]
-    """
-    listed = list(values)
-    return [(value, place == len(listed) - 1) for place, value in enumerate(listed)]

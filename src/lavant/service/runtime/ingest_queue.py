@@ -7,15 +7,20 @@ wait for it.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections import defaultdict
+from typing import Any, TypeAlias
 
 import msgspec
 
+from lavant.broker.federation.columns import RelayedFrom
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.protocol.match_protocol import MatchResults
+from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import SubscriptionRequest
 from lavant.broker.subscriptions.admission import AdmittedPublish
+from lavant.broker.subscriptions.parsing import ParsedPublication
 from lavant.core.fair_queue import FairQueue
+from lavant.service.engines.interface import EngineBatch
 from lavant.service.runtime.match_delivery import MatchDelivery
 
 PUBLICATIONS_AT_ONCE = 2000
@@ -106,3 +111,49 @@ class IngestQueue:
             self._publications_max = max(PUBLICATIONS_AT_ONCE_MIN, min(self._publications_max, publications) // 2)
         elif seconds < BATCH_S / 2 and publications > self._publications_max // 2:
             self._publications_max = min(PUBLICATIONS_AT_ONCE, self._publications_max * 2)
+
+
+class QueuedPublication(msgspec.Struct):
+    """A publication of a batch and the request it belongs to."""
+
+    publish: AdmittedPublish
+    place: int
+    accepted: ParsedPublication
+
+    @property
+    def way(self) -> RelayedFrom | None:
+        """How it came from a neighbouring broker; None if it was published here, or cannot be matched."""
+        is_refused = isinstance(self.publish.entries[self.place], Refused)
+        return None if is_refused else self.publish.relayed.get(self.place)
+
+
+def group_alike(places: list[QueuedPublication]) -> list[tuple[EngineBatch, list[QueuedPublication]]]:
+    """Groups publications by namespace, scheme and dimensions: a group is matched at once."""
+    groups: dict[tuple[str, str, int], list[QueuedPublication]] = defaultdict(list)
+    for each in places:
+        content = each.accepted.content
+        dimensions = len(content) if isinstance(content, list) else 0
+        groups[each.publish.namespace, each.accepted.scheme, dimensions].append(each)
+    return [
+        (EngineBatch(namespace=namespace, scheme=scheme, publications=[each.accepted for each in group]), group)
+        for (namespace, scheme, _), group in groups.items()
+    ]
+
+
+def part_of(batch: EngineBatch, places: list[QueuedPublication]) -> EngineBatch:
+    return msgspec.structs.replace(batch, publications=[each.accepted for each in places])
+
+
+def with_last(values: Any) -> list[tuple[Any, bool]]:
+    """Each value with whether it is the last.
+
+    >>> with_last("ab")
+    [('a', False), ('b', True)]
+    """
+    listed = list(values)
+    return [(value, place == len(listed) - 1) for place, value in enumerate(listed)]
+
+
+def size_class(publications: int) -> int:
+    """Bit length of a batch's size; a single request may be larger than a batch otherwise is."""
+    return min(publications, PUBLICATIONS_AT_ONCE).bit_length()

@@ -391,7 +391,7 @@ async def _compile_in_background(kernels: Sequence[str], ingest: Ingest, readine
         is_awaited = now
         readiness.starts_with(doing) if now else readiness.begin()
 
-    ingest.on_kernels_awaited = awaited
+    ingest.kernels.on_awaited = awaited
     await compile_kernels(kernels, tell)
     _logger.info("kernels are compiled: publications are matched by indexes from now on")
 
