@@ -132,7 +132,7 @@ def _chart(chart: Chart) -> str:
         f"<g transform='rotate(-90 14 {HEIGHT / 2})'>{_text(14, HEIGHT / 2, chart.y_label, anchor='middle')}</g>"
     )
     ends: list[_LineEnd] = []
-    peaks: list[_LineEnd] = []
+    taken: list[tuple[float, float]] = []
     if chart.limit is not None:
         name, value = chart.limit
         parts.append(f"<path d='M{LEFT} {y(value)}H{WIDTH - RIGHT}' stroke='#333' stroke-dasharray='5 4'/>")
@@ -156,9 +156,10 @@ def _chart(chart: Chart) -> str:
             ends.append(_LineEnd(line.name, colour, x(points[-1][0]), max(y(points[-1][1]), float(TOP))))
             peak_x, peak = max(points, key=lambda point: point[1])
             if peak > y.high * 1.001:
-                shown = f"{peak:.3g}" if peak < 1000 else f"{peak:,.0f}"
-                peaks.append(_LineEnd(f"▲ {shown}", colour, x(peak_x), TOP - 5.0))
-    return "".join([*parts, *_peaks(peaks), *_labels(ends)])
+                shown = f"▲ {peak:.3g}" if peak < 1000 else f"▲ {peak:,.0f}"
+                middle = _beside(taken, x(peak_x), LETTER / 2 * len(shown))
+                parts.append(_text(middle, TOP - 5, shown, anchor="middle", size=11, colour=colour))
+    return "".join([*parts, *_labels(ends)])
 
 
 def _ticks_for(values: Sequence[float], scale: _Scale, *, count: int = 5) -> list[float]:
@@ -181,14 +182,14 @@ class _LineEnd(NamedTuple):
     y: float
 
 
-def _peaks(peaks: Sequence[_LineEnd]) -> Iterator[str]:
-    """The highest values of lines that leave the chart, above where they are, moved apart."""
-    free = float(LEFT)
-    for peak in sorted(peaks, key=lambda peak: peak.x):
-        half = LETTER / 2 * len(peak.name)
-        middle = max(peak.x, free + half)
-        free = middle + half
-        yield _text(middle, peak.y, peak.name, anchor="middle", size=11, colour=peak.colour)
+def _beside(taken: list[tuple[float, float]], wanted: float, half: float) -> float:
+    """The middle of a text near where it is wanted, right of the axis and of texts that it would cover."""
+    middle = max(wanted, LEFT + half)
+    for start, end in sorted(taken):
+        if start < middle + half and middle - half < end:
+            middle = end + half
+    taken.append((middle - half, middle + half))
+    return middle
 
 
 def _labels(ends: Sequence[_LineEnd]) -> Iterator[str]:
