@@ -154,9 +154,7 @@ class Page:
             self._check_new(name, self.transitions, self.substitutions)
             arcs = tuple(self._arcs(takes or {}, reads or {}, puts or {}))
             if not arcs:
-                raise InvalidValue(
-                    "it has no arc, so it could occur for ever; give it a place to take from"
-                )
+                raise InvalidValue("it has no arc, so it could occur for ever; give it a place to take from")
             if not isinstance(priority, int):
                 raise InvalidValue(f"priority {priority!r} is no whole number; take P_HIGH, P_NORMAL, P_LOW or another")
             scope = self.net.scope
