@@ -27,20 +27,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from lavant.models.layout import Floats
-from lavant.models.reliable_queue import grids
+from lavant.models.reliable_queue import grids, lindley
 from lavant.models.reliable_queue.scenario import ServiceFamily, ServiceTime
 
-POINTS = 2048
-_CIRCLE = 3 * POINTS
-_FINER = 8
-"""Points between two of the grid, for the distribution of a time that is not long compared with a step."""
 _BEYOND = 2e-5
 _MESSAGES_IN_SERVICE = 64.0
 """Of more, several are taken as one."""
-_REMEMBERED = 8
-_ITERATIONS_MAX = 400
-_TOLERANCE = 1e-6
 
 
 @lru_cache(maxsize=64)  # a plan asks for many timeouts, and most of them do not change the bursts
@@ -69,17 +61,17 @@ def longer_wait_s(
     start = ServiceTime(mean_s=together * start_s, scv=consumer.scv / together, family=family)
     busy = rate_per_s * start_s
     wait_s = 0.5 * (consumer.scv + arrival_scv) * busy * start_s / (1.0 - busy) + start_s
-    step_s = (1.6 * _longest_s(sender, _BEYOND / (1.0 + in_service)) + 14.0 * wait_s) / POINTS
-    at_s = np.asarray(step_s * np.arange(POINTS), np.float64)
+    step_s = (1.6 * _longest_s(sender, _BEYOND / (1.0 + in_service)) + 14.0 * wait_s) / lindley.POINTS
+    at_s = np.asarray(step_s * np.arange(lindley.POINTS), np.float64)
     sent = delaying * grids.service_cdf(sender, at_s) + (1.0 - delaying) * (at_s >= sender.mean_s)
     sent **= together
 
-    past = np.conj(np.fft.rfft(_masses(gap, step_s), _CIRCLE))
-    ahead = past * np.fft.rfft(_masses(start, step_s), _CIRCLE)
+    past = np.conj(np.fft.rfft(lindley.masses(gap, step_s), lindley.CIRCLE))
+    ahead = past * np.fft.rfft(lindley.masses(start, step_s), lindley.CIRCLE)
     later = np.cumsum((1.0 - sent)[::-1])[::-1] * step_s
-    released = _fixed_point(sent, past, 1.0 - sent * np.exp(-later / gap.mean_s))
-    waiting = _fixed_point(np.ones(POINTS), ahead, busy * np.exp(-at_s * busy / wait_s))
-    started = _fixed_point(sent, ahead, 1.0 - (1.0 - released) * (1.0 - waiting))
+    released = lindley.fixed_point(sent, past, 1.0 - sent * np.exp(-later / gap.mean_s))
+    waiting = lindley.fixed_point(np.ones(lindley.POINTS), ahead, busy * np.exp(-at_s * busy / wait_s))
+    started = lindley.fixed_point(sent, ahead, 1.0 - (1.0 - released) * (1.0 - waiting))
 
     room = (1.0 - 1.0 / consumers) ** 1.7 * ((1.0 - utilisation) * consumers) ** -0.15
     allowance_s = 0.515 * (1.0 + 0.43 * consumer.scv) * room * consumer.mean_s
@@ -93,46 +85,3 @@ def _longest_s(service: ServiceTime, share: float) -> float:
     """A time that no more than this share of the services exceeds."""
     at_s = np.asarray(service.mean_s * 1.3 ** np.arange(60), np.float64)
     return float(at_s[np.argmin(1.0 - grids.service_cdf(service, at_s) > share)])
-
-
-def _masses(time: ServiceTime, step_s: float) -> Floats:
-    """Probabilities on the grid with the mean of the distribution: what lies between two points is split."""
-    finer = np.arange(POINTS * _FINER + 1)
-    cdf = grids.service_cdf(time, np.asarray(finer * (step_s / _FINER), np.float64))
-    cdf[-1] = 1.0
-    at = np.maximum(0.0, finer - 0.5) / _FINER
-    point = np.minimum(at.astype(np.int64), POINTS - 2)
-    share = np.minimum(1.0, at - point)
-    between = np.diff(cdf, prepend=0.0)
-    found = np.bincount(point, between * (1.0 - share), POINTS) + np.bincount(point + 1, between * share, POINTS)
-    missing = np.clip(time.mean_s / step_s - found @ np.arange(POINTS), -1.0, 1.0)
-    if missing > 0:
-        moved = np.concatenate([[0.0], found[:-1]])
-    else:
-        moved = np.concatenate([[found[0] + found[1]], found[2:], [0.0]])
-    return np.asarray((1.0 - abs(missing)) * found + abs(missing) * moved)
-
-
-def _fixed_point(cdf: Floats, kernel: np.ndarray[tuple[int], np.dtype[np.complex128]], tails: Floats) -> Floats:
-    """The tails of X = max(Y, X' + step), from the distribution of Y and the transform of a step.
-
-    Anderson's acceleration: the next guess is the combination of the last ones that would change least.
-    """
-    around = np.zeros(_CIRCLE)
-    around[_CIRCLE - POINTS :] = 1.0  # X' is never below 0
-    changes: list[Floats] = []
-    results: list[Floats] = []
-    for _ in range(_ITERATIONS_MAX):
-        around[:POINTS] = tails
-        result = 1.0 - cdf * (1.0 - np.fft.irfft(np.fft.rfft(around) * kernel, _CIRCLE)[:POINTS])
-        change = result - tails
-        if np.abs(change).sum() <= _TOLERANCE * max(1.0, result.sum()):
-            break
-        changes, results = [*changes[-_REMEMBERED:], change], [*results[-_REMEMBERED:], result]
-        tails = result
-        if len(changes) > 1:
-            between = np.diff(np.array(changes), axis=0)
-            square = between @ between.T
-            square[np.diag_indices(len(square))] *= 1.0 + 1e-10
-            tails = result - np.linalg.lstsq(square, between @ change, rcond=None)[0] @ np.diff(results, axis=0)
-    return np.asarray(np.clip(result, 0.0, 1.0))

@@ -9,10 +9,10 @@ of times that a message is received: 1/q where the timeout is longer than every 
 
 With other variabilities than 1, stations are GI/G/m as in the network models, and repeated messages vary like a Poisson
 stream. Arrivals of the second phase vary like departures of the first (allocation paper, Eq. 5) over short times, and
-like arrivals of the first over long ones. The more slowly a queue changes, τ = 1/(n·μ·(1 − ρ)²), the longer are the
-times that matter to it:
+like arrivals of the first over long ones. The more slowly a queue changes, τ = (ca₁² + cs²)/(2·n·μ·(1 − ρ)²), the
+longer are the times that matter to it:
 
-    ca₂² = ω·ca₁² + (1 − ω)·cd₁²        ω = τ₂/(τ₂ + 2·τ₁)                       (the 2 fits simulations)
+    ca₂² = ω·ca₁² + (1 − ω)·cd₁²        ω = τ₂/(τ₂ + 4·τ₁)                       (the 4 fits simulations)
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _evaluate(cases: Floats, found: Floats) -> None:
         found[2, row] = requests(first, int(senders), arrival_scv, sender_scv, True) - first if first > 0.0 else 0.0
         busy = min(1.0, first / senders) ** 2
         departing = 1.0 + (1.0 - busy) * (arrival_scv - 1.0) + busy / np.sqrt(senders) * (sender_scv - 1.0)
-        slow_1 = 2.0 * sender_s / senders * max(0.0, 1.0 - second / consumers) ** 2
-        slow_2 = consumer_s / consumers * max(0.0, 1.0 - first / senders) ** 2
+        slow_1 = 4.0 * (arrival_scv + sender_scv) * sender_s / senders * max(0.0, 1.0 - second / consumers) ** 2
+        slow_2 = (arrival_scv + consumer_scv) * consumer_s / consumers * max(0.0, 1.0 - first / senders) ** 2
         if slow_1 + slow_2 > 0.0:
             departing += slow_2 / (slow_1 + slow_2) * (arrival_scv - departing)
         found[4, row] = arrival_scv

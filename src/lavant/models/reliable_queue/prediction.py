@@ -17,7 +17,7 @@ import numpy as np
 from lavant.core.errors import Infeasible
 from lavant.models.delay import delay_probability
 from lavant.models.layout import Floats
-from lavant.models.reliable_queue import attempts, bursts, grids, in_order
+from lavant.models.reliable_queue import attempts, bursts, grids, in_order, lindley
 from lavant.models.reliable_queue.columns import QueueColumns, evaluate
 from lavant.models.reliable_queue.scenario import DeliveryOrder, Phase, QueueScenario, TimerStart
 
@@ -96,7 +96,7 @@ def attempts_of(scenario: QueueScenario) -> float:
 def _needed(scenario: QueueScenario, tried: float) -> float:
     """The attempts that follow from the waits under so many attempts."""
     columns = _columns(scenario, tried)
-    delayed, wait_s = _wait(scenario, columns, tried)
+    delayed, wait_s = _roughly(scenario, columns, tried)
     return 1.0 / attempts.success(
         scenario.consumers.service, scenario.visibility_s, loss=scenario.loss, delayed=delayed, wait_s=wait_s
     )
@@ -117,12 +117,12 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
     count = attempts_of(scenario)
     columns = _columns(scenario, count)
     delayed, wait_s = _wait(scenario, columns, count)
-    step_s = _step_s(scenario, columns, wait_s)
-    first_s, first = _first_phase(scenario, columns, step_s)
+    step_s = _step_s(scenario, wait_s)
+    first_s, first = _first_phase(scenario, step_s)
     held = 0.0
     if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
         wait_s, delayed = _in_bursts(scenario, columns, count)
-        held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario, columns))
+        held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario))
     second_s, second = _second_phase(scenario, step_s, delayed, wait_s)
     total = grids.inverse(grids.transform(first) * grids.transform(second))
     link_s = 2.0 * scenario.link_s
@@ -130,15 +130,17 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
     def at(fraction: float) -> float:
         return link_s + grids.percentile_s(total, step_s, fraction)
 
+    waiting_1 = scenario.arrival_rate_per_s * _wait_1_s(scenario)
     waiting = scenario.arrival_rate_per_s * count * wait_s
+    in_service = float(columns.requests[0]) - float(columns.waiting[0][0]) - float(columns.waiting[1][0])
     return QueuePrediction(
         senders=None
         if scenario.senders is None
         else PhasePrediction(
             count=scenario.senders.count,
             utilisation=float(columns.utilisation[0][0]),
-            waiting=float(columns.waiting[0][0]),
-            wait_s=_wait_1_s(scenario, columns),
+            waiting=waiting_1,
+            wait_s=_wait_1_s(scenario),
         ),
         consumers=PhasePrediction(
             count=scenario.consumers.count,
@@ -148,7 +150,7 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
         ),
         attempts=count,
         duplicates=max(0.0, count * (1.0 - scenario.loss) - 1.0),
-        requests=float(columns.requests[0]) + waiting - float(columns.waiting[1][0]) + held,
+        requests=in_service + waiting_1 + waiting + held,
         held=held,
         delivery_s=link_s + first_s + second_s,
         p50_s=at(0.5),
@@ -200,25 +202,44 @@ def _columns(scenario: QueueScenario, count: float) -> QueueColumns:
     )
 
 
-def _wait(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
-    """Of an attempt: the probability of a wait, and the mean over all."""
+def _roughly(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
+    """Of an attempt: the probability of a wait, and the mean over all, from two moments."""
     consumers = scenario.consumers
     load = scenario.arrival_rate_per_s * count * consumers.service.mean_s
     delayed = delay_probability(load, consumers.count, float(columns.arrival_scv[1][0]), consumers.service.scv)
     return delayed, float(columns.waiting[1][0]) / (scenario.arrival_rate_per_s * count)
 
 
-def _wait_1_s(scenario: QueueScenario, columns: QueueColumns) -> float:
-    return float(columns.waiting[0][0]) / scenario.arrival_rate_per_s
+def _wait(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
+    """The same, with the mean from the whole distributions."""
+    wait_s = lindley.wait_s(
+        rate_per_s=scenario.arrival_rate_per_s * count,
+        arrival_scv=float(columns.arrival_scv[1][0]),
+        service=scenario.consumers.service,
+        servers=scenario.consumers.count,
+    )
+    return _roughly(scenario, columns, count)[0], wait_s
 
 
-def _first_phase(scenario: QueueScenario, columns: QueueColumns, step_s: float) -> tuple[float, Floats]:
+def _wait_1_s(scenario: QueueScenario) -> float:
+    """For a sender."""
+    if scenario.senders is None:
+        return 0.0
+    return lindley.wait_s(
+        rate_per_s=scenario.arrival_rate_per_s,
+        arrival_scv=scenario.arrival_scv,
+        service=scenario.senders.service,
+        servers=scenario.senders.count,
+    )
+
+
+def _first_phase(scenario: QueueScenario, step_s: float) -> tuple[float, Floats]:
     """The time until a message is in the queue and may start."""
     at_s = grids.times(step_s)
     senders = scenario.senders
     if senders is None:
         return 0.0, np.ones_like(at_s)
-    wait_s, service = _wait_1_s(scenario, columns), senders.service
+    wait_s, service = _wait_1_s(scenario), senders.service
     load = scenario.arrival_rate_per_s * service.mean_s
     delayed = delay_probability(load, senders.count, scenario.arrival_scv, service.scv)
     served, mean_s = grids.service_cdf(service, at_s), service.mean_s
@@ -265,11 +286,11 @@ def _second_phase(scenario: QueueScenario, step_s: float, delayed: float, wait_s
     return grids.mean_of(whole, step_s), whole
 
 
-def _step_s(scenario: QueueScenario, columns: QueueColumns, wait_s: float) -> float:
+def _step_s(scenario: QueueScenario, wait_s: float) -> float:
     """A grid that reaches beyond nearly all delivery times, with the timeout on one of its points."""
     phases = [phase.service for phase in (scenario.senders, scenario.consumers) if phase is not None]
     reach_s = sum(service.mean_s * (12.0 + 12.0 * math.sqrt(service.scv)) for service in phases)
-    reach_s += 16.0 * (wait_s + _wait_1_s(scenario, columns))
+    reach_s += 16.0 * (wait_s + _wait_1_s(scenario))
     if scenario.loss > 0:
         reach_s += scenario.visibility_s * max(1.0, math.ceil(math.log(1e-5) / math.log(scenario.loss)))
     if scenario.order is DeliveryOrder.IN_ORDER:
