@@ -212,7 +212,8 @@ def test_senders_that_cannot_overtake_make_both_orders_alike(senders: Phase) -> 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"arrival_scv": 2.0}, {"consumers": Phase(count=9, service=ServiceTime(mean_s=0.1, scv=3.0))}]
+    "changes",
+    [{"arrival_scv": 2.0}, {"loss": 0.1}, {"consumers": Phase(count=9, service=ServiceTime(mean_s=0.1, scv=3.0))}],
 )
 def test_a_plan_says_where_its_in_order_times_were_not_checked(changes: dict[str, object]) -> None:
     senders = Phase(count=5, service=ServiceTime(mean_s=0.1))
@@ -220,6 +221,8 @@ def test_a_plan_says_where_its_in_order_times_were_not_checked(changes: dict[str
     assert not plan(ordered, QueueGoal()).warnings
     (warning,) = plan(msgspec.structs.replace(ordered, **changes), QueueGoal()).warnings
     assert "check with `lavant queue compare`" in warning
+    (warning,) = plan(ordered, QueueGoal(delivery_s=2.0, percentile=0.95)).warnings
+    assert "percentiles of in-order delivery times" in warning
 
 
 @pytest.mark.parametrize(

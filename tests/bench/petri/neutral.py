@@ -15,7 +15,8 @@ from lavant.models.petri.language.python_source import function_source, python_o
 def neutral(flat: FlatNet) -> dict[str, Any]:
     """Functions as source, places with their tokens, and transitions whose arcs are Python expressions.
 
-    What the action of a transition computes is put into the expressions that use it.
+    What the action of a transition computes is put into the expressions that use it. A pattern `[head, *tail]` becomes
+    a variable for the whole list, since not every engine looks into lists.
     """
     functions = [function_source(function, flat.scope) for function in flat.scope.functions.values()]
     return {
@@ -28,19 +29,25 @@ def neutral(flat: FlatNet) -> dict[str, Any]:
 def _transition(flat: FlatNet, transition: FlatTransition) -> dict[str, Any]:
     scope, given = flat.scope, transition.transition
     computed = {f"v_{name}": f"({python_of(expression, scope)})" for name, expression in given.action}
-    texts = [arc.text for arc in given.arcs if arc.takes is not None]
+    patterns = [_pattern(arc.text, scope) for arc in given.arcs if arc.takes is not None]
+    guards = [python_of(given.guard, scope)] if given.guard is not None else []
+    for at, text in enumerate(patterns):
+        if found := re.fullmatch(r"\[(v_\w+), \*(v_\w+)\]", text):
+            patterns[at] = f"v_list{at}"
+            computed |= {found[1]: f"v_list{at}[0]", found[2]: f"v_list{at}[1:]"}
+            guards.append(f"len(v_list{at}) > 0")
     taken = [place for place, _ in (*transition.takes, *transition.reads)]
     puts = [
         [flat.places[place].name, _inlined(python_of(term.token, scope), computed), delay]
         for place, multiset in transition.puts
         for term in multiset
         if isinstance(term, Term)
-        for delay in [python_of(term.delay, scope) if term.delay is not None else None]
+        for delay in [_inlined(python_of(term.delay, scope), computed) if term.delay is not None else None]
     ]
     return {
         "name": transition.name,
-        "guard": python_of(given.guard, scope) if given.guard is not None else "True",
-        "takes": [[flat.places[at].name, _pattern(text, scope)] for at, text in zip(taken, texts, strict=True)],
+        "guard": _inlined(" and ".join(guards), computed) if guards else "True",
+        "takes": [[flat.places[at].name, text] for at, text in zip(taken, patterns, strict=True)],
         "reads": len(transition.reads),
         "puts": puts,
     }

@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 
 
 def measure_petri() -> list[list[str]]:
-    """One line per engine, by processor time. No message is lost here: not every engine has arcs that put one or none."""
+    """One line per engine, by processor time. No message is lost: not every engine has arcs that put one or none."""
     lines, steps_per_s = [], {}
     for order in ("out-of-order", "in-order"):
         flat = reliable_queue(ReliableQueue(order=order)).flatten()
@@ -38,7 +38,7 @@ def measure_petri() -> list[list[str]]:
             transition["puts"] = [["Recv_Proc'Arrived", "v_sent", None]]
     for engine, title in OTHERS.items():
         theirs = _measured(engine, json.dumps(net))
-        ratio = f"{steps_per_s['out-of-order'] / theirs:,.0f} ×" if theirs else "could not be installed"
+        ratio = f"{steps_per_s['out-of-order'] / theirs:,.0f} ×" if theirs else "failed, see above"
         lines.append([f"steps, out-of-order, {title}", f"{theirs:,.0f}" if theirs else "", ratio])
     small = ReliableQueue(**NETS["reliable-queue"].small)
     flat = reliable_queue(small).flatten()

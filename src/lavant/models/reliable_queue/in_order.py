@@ -8,15 +8,20 @@ and the mean over j (an arrival sees the station as it is over time) is exact; f
 **Waiting for a consumer.** A message releases those behind it that are ready, so messages come in bursts: see
 `bursts`.
 
-**Error.** The mean delivery time was compared with simulations of 1.2 million messages each, at random loads (.3 to
-.93), with 1 to 50 threads a phase, all distributions and q from .88 to 1, to none of which the constants were fitted:
+**Error.** The mean delivery time was compared with simulations of 4 million messages each, at random loads (.3 to
+.93), with 1 to 50 threads a phase, all distributions and q of .88, .99 and 1. The constants of bursts were fitted to
+other cases; the one of the arrivals at the queue (`columns`) was chosen among four with these:
 
-| arrivals  | service_scv | cases | mean error | 95 of 100 below | largest |
-| --------- | ----------- | ----- | ---------- | --------------- | ------- |
-| Poisson   | 0 to 2.5    | 110   | 1.0 %      | 3.0 %           | 3.7 %   |
-| Poisson   | 0 to 4      | 127   | 1.1 %      | 3.1 %           | 5.9 %   |
-| scv .5–2  | 0 to 4      | 198   | 1.2 %      | 3.5 %           | 6.7 %   |
-| scv .2–4  | 0 to 4      | 281   | 1.6 %      | 5.2 %           | 15 %    |
+| arrivals  | service_scv | q        | cases | mean error | 95 of 100 below | largest |
+| --------- | ----------- | -------- | ----- | ---------- | --------------- | ------- |
+| Poisson   | 0 to 2.5    | from .99 | 107   | 1.0 %      | 3.5 %           | 4.6 %   |
+| Poisson   | 0 to 4      | from .88 | 201   | 1.3 %      | 3.7 %           | 8.6 %   |
+| scv .2–4  | 0 to 4      | from .99 | 261   | 1.2 %      | 3.6 %           | 6.4 %   |
+| scv .2–4  | 0 to 4      | from .88 | 382   | 1.3 %      | 3.7 %           | 8.6 %   |
+
+Eight of the 382 were more than 5 % off: five of them repeat 12 % of the messages at once. Of 100 others that were drawn
+afterwards, 95 were within 5 %, and one was 13 % off. The 95th percentile is 4 % off on average, below 15 % in 95 of 100
+cases, and 34 % at worst.
 
 `tests/models/test_reliable_queue.py` repeats some with the queue machine.
 """
@@ -29,8 +34,8 @@ import numpy as np
 
 from lavant.models.layout import Floats
 
-CHECKED_SERVICE_SCV_MAX = 2.5
-"""Up to it, and with Poisson arrivals, no error above 5 % was found."""
+CHECKED_SERVICE_SCV_MAX, CHECKED_LOSS_MAX = 2.5, 0.01
+"""Up to them, and with Poisson arrivals, no error above 5 % was found."""
 _NEGLIGIBLE = 1e-12
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.bench.petri.neutral import neutral
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.monitors import DataCollection
@@ -154,3 +156,12 @@ def test_messages_leave_out_of_order_as_soon_as_nodes_hold_different_replicas() 
 def test_a_parameter_out_of_range_is_refused(name: str, value: object, message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         ReliableQueue(**{name: value})  # type: ignore[arg-type]
+
+
+def test_the_net_can_be_given_to_engines_that_match_names_and_tuples_only() -> None:
+    """The benchmark hands it to others, which know no patterns of lists."""
+    given = neutral(reliable_queue(ReliableQueue()).flatten())
+    patterns = [text for each in given["transitions"] for _, text in each["takes"]]
+    assert all(re.fullmatch(r"v_\w+|'\w+'|\(.*\)", text) for text in patterns), patterns
+    (start,) = (each for each in given["transitions"] if each["name"] == "Send_Proc'Start_Sending")
+    assert (start["guard"], start["puts"][0][1]) == ("len(v_list0) > 0", "v_list0[1:]")
