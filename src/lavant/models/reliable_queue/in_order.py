@@ -10,7 +10,7 @@ and the mean over j (an arrival sees the station as it is over time) is exact; f
 
 **Error.** The mean delivery time was compared with simulations of 4 million messages each, at random loads (.3 to
 .93), with 1 to 50 threads a phase, all distributions and q of .88, .99 and 1. The constants of bursts were fitted to
-other cases; the one of the arrivals at the queue (`columns`) was chosen among four with these:
+other cases; the weight of arrivals at the queue (`columns`) was chosen with these, among 30 that were tried:
 
 | arrivals  | service_scv | q        | cases | mean error | 95 of 100 below | largest |
 | --------- | ----------- | -------- | ----- | ---------- | --------------- | ------- |
