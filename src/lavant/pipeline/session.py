@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -58,16 +59,22 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+LEAN_PLANS = {
+    # Of a batch, Spark's operators see a row for each task; Java's code for it takes longer to make than to run.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""For a query with a short plan, which Spark makes anew for every micro-batch."""
 JVM_OPTIONS = " ".join(
     [
         "-XX:+UseSerialGC",
         "-Djdk.lang.Process.launchMechanism=VFORK",
-        # Java's optimising compiler takes half a core for minutes, for code whose time is in Python; ten times later,
-        # it takes half as much, and hot loops of Spark's own are compiled as well as ever.
-        "-XX:Tier4InvocationThreshold=50000",
-        "-XX:Tier4MinInvocationThreshold=6000",
-        "-XX:Tier4CompileThreshold=150000",
-        "-XX:Tier4BackEdgeThreshold=400000",
+        # Java's optimising compiler takes a core for minutes, for code whose time is in Python; without it, a small
+        # batch of a stream that has just started takes less than half of the time.
+        "-XX:TieredStopAtLevel=1",
     ]
 )
 LOOPBACK = "127.0.0.1"
@@ -113,6 +120,22 @@ def spark_session(
         return session
     except Exception as error:
         raise MissingComponent(str(reported(error))) from None
+
+
+@contextmanager
+def lean_plans(spark: SparkSession) -> Iterator[None]:
+    """A query that starts within it takes `LEAN_PLANS` along; the session has its own settings again afterwards."""
+    before = {key: spark.conf.get(key, None) for key in LEAN_PLANS}
+    for key, value in LEAN_PLANS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)
 
 
 def check_settings(settings: Mapping[str, str]) -> None:

@@ -10,6 +10,8 @@ pickling each item. So:
 * `RDD._jrdd`, `RDD._jrdd_deserializer`, `pyspark.core.rdd` and `pyspark.serializers`: items stay byte strings.
 * `DataFrame._jdf`: `toArrowBatchRdd`, of which PySpark's own `DataFrame.toArrow` is made, to zip a scan with locations.
   Pickled, as `DataFrame.rdd` has them, byte strings become text and bytes again.
+* `pyspark.util._load_from_socket` and `PythonRDD.serveIterator`, of which PySpark's own `RDD.collect` is made: they
+  bring what `collectAsync` returns from Java to Python.
 * `pyspark.traceback_utils.SCCallSiteSync`: within it, PySpark's own calls do not replace the name of a stage by theirs.
 
 Known on PySpark 4.2 and 4.3.

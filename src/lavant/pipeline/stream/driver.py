@@ -12,8 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -31,8 +30,10 @@ from lavant.core.errors import FailedStream
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager
 from lavant.pipeline.cluster.probes import ProbeBuffer
+from lavant.pipeline.internals.checkpoints import checkpoint_uri
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.operators.travel import SliceTravel
+from lavant.pipeline.session import lean_plans
 from lavant.pipeline.stream.batches import Batches
 from lavant.pipeline.stream.block_source import BlockSource
 from lavant.pipeline.stream.preparation import prepare
@@ -41,15 +42,6 @@ from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX
 
 SLICES = 16
 POLL_S = 0.1
-LEAN_PLANS = {
-    # A batch has one row for each task that is not dropped at once; Java's code for it takes longer to make than to run.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.subexpressionElimination.enabled": "false",
-    "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.ui.explainMode": "simple",
-}
-"""For a query whose plan is made anew for every micro-batch."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of publications done and in total."""
@@ -233,26 +225,10 @@ def start(
         "lavant_access", sf.sum("publications").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
     writer = measured.select("block").writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
-    writer = writer.option("checkpointLocation", (home / "checkpoint").as_uri())
+    writer = writer.option("checkpointLocation", checkpoint_uri(context, home / "checkpoint"))
     with lean_plans(spark):
         query = (writer.trigger(availableNow=True) if available_now else writer).start()
     return RunningStream(query, reader, batches, notifications, home)
-
-
-@contextmanager
-def lean_plans(spark: SparkSession) -> Iterator[None]:
-    """A query that starts within it takes these settings along; the session has its own again afterwards."""
-    before = {key: spark.conf.get(key, None) for key in LEAN_PLANS}
-    for key, value in LEAN_PLANS.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, earlier)
 
 
 def _reaches(context: SparkContext, shared: bool, storage: ObjectStorage) -> bool:
