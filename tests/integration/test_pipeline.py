@@ -24,7 +24,9 @@ from lavant.broker.slices import SliceStore
 from lavant.broker.storage.log import LogWriter
 from lavant.core.errors import FailedStream, InvalidValue, MissingComponent
 from lavant.pipeline.cluster.assignment import ANYWHERE
+from lavant.pipeline.internals.checkpoints import checkpoint_uri
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, run_tasks
+from lavant.pipeline.session import LEAN_PLANS, lean_plans
 from lavant.pipeline.stream.driver import StreamResult, start, stream
 from lavant.pipeline.stream.records import encrypted_records
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications, read_manifests, read_notifications
@@ -384,3 +386,31 @@ def test_the_query_shows_what_it_carries(
     assert dict(table.dtypes)["subscriptions"] == "array<bigint>"
     found = [row.asDict() for row in table.orderBy("key").collect()]
     assert found == read_notifications(tmp_path / "notifications").select(table.columns).to_pylist()
+
+
+def test_a_stream_leaves_the_settings_of_its_session_alone(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.ui.explainMode", "cost")
+    before = spark.conf.getAll
+    try:
+        with lean_plans(spark):
+            assert {key: spark.conf.get(key) for key in LEAN_PLANS} == LEAN_PLANS
+        assert spark.conf.getAll == before
+    finally:
+        spark.conf.unset("spark.sql.ui.explainMode")
+
+
+def test_a_file_of_a_checkpoint_has_the_permissions_that_hadoop_gives_it(spark: SparkSession, tmp_path: Path) -> None:
+    uri = checkpoint_uri(spark.sparkContext, tmp_path / "a b")
+    assert uri.startswith("lavant-local:")
+    spark.range(3).coalesce(1).write.csv(f"{uri}/here")
+    spark.range(3).coalesce(1).write.csv(f"file://{tmp_path}/a b/there")
+    here, there = (next((tmp_path / "a b" / name).glob("*.csv")) for name in ("here", "there"))
+    assert here.read_text() == there.read_text() == "0\n1\n2\n"
+    assert here.stat().st_mode == there.stat().st_mode
+
+
+def test_a_checkpoint_is_at_a_plain_path_where_java_refuses_its_file_system(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lavant.pipeline.internals.checkpoints.SOURCE", "no Java")
+    assert checkpoint_uri(spark.sparkContext, tmp_path) == f"file://{tmp_path}"

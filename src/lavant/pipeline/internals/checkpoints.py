@@ -42,12 +42,12 @@ public class {CLASS} extends org.apache.hadoop.fs.RawLocalFileSystem {{
 
 
 def checkpoint_uri(context: SparkContext, directory: Path) -> str:
-    """The URI of a local directory for a checkpoint."""
+    """The URI of a local directory for a checkpoint; not escaped, since Hadoop does not unescape it."""
     try:
         _register(context)
     except SPARK_ERRORS:
-        return directory.as_uri()
-    return f"{SCHEME}://{directory.as_uri().removeprefix('file://')}"
+        return f"file://{directory}"
+    return f"{SCHEME}://{directory}"
 
 
 def _register(context: SparkContext) -> None:
