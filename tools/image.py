@@ -152,7 +152,9 @@ def base_image(directory: Path, name: str) -> Path:
         stage.run(f"{quiet} --yes {' '.join(SPARK_PACKAGES)} >/dev/null && useradd --uid {SPARK_USER} spark")
         [installed] = (ROOT / ".venv/lib").glob("python3.*/site-packages/pyspark")
         (spark / "opt/spark").mkdir(parents=True)
-        subprocess.run(["cp", "-a", *(f"{installed}/{part}" for part in SPARK_PARTS), f"{spark}/opt/spark/"], check=True)
+        subprocess.run(
+            ["cp", "-a", *(f"{installed}/{part}" for part in SPARK_PARTS), f"{spark}/opt/spark/"], check=True
+        )
     return spark
 
 
@@ -167,8 +169,6 @@ def build(directory: Path, dockerfile: Path, python: Path | None) -> Stage:
                 image, _, name = argument.partition(" AS ")
                 name = name or "image"
                 stage = stages[name] = _stage(base_image(directory, image), directory / name)
-                if image.startswith("apache/spark"):
-                    stage.environment["SPARK_HOME"] = "/opt/spark"
             case "COPY":
                 _copy(stage, stages, argument.split())
             case "RUN":
@@ -235,6 +235,7 @@ def _stage(base: Path, root: Path) -> Stage:
             (root / str(name).lstrip("/")).write_bytes(name.read_bytes())
     stage = Stage(root)
     stage.environment |= {"SSL_CERT_FILE": str(CERTIFICATES), "UV_PYTHON_DOWNLOADS": "never"}
+    stage.environment["SPARK_HOME"] = "/opt/spark"  # of Spark's image; nobody looks at it in others
     return stage
 
 

@@ -11,7 +11,8 @@ in `Open`, snapshots keep them, and replay follows the rules in force when each 
       ran out, goes behind the groups that can be received from at that time |
 
 To change what a command does: raise `RULES`, add a row, and check `QueueCounters.rules` where the behaviour differs. A
-new command, or a new field with a default, needs no new rules.
+new command needs no new rules: an older version refuses its name. A new field does, unless an older version may ignore
+it: replay drops fields at the end that it does not know, because requests of newer clients have such fields too.
 """
 
 from __future__ import annotations
