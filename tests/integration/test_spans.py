@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.integration.federations import Broker, wait_for_members, wait_for_subscriptions
 from tests.integration.otlp_collector import CollectedSpan, Collector
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 from tests.integration.webhook_receiver import Got, Receiver
@@ -162,6 +163,26 @@ def test_an_asynchronous_client_makes_the_same_spans(told: Told) -> None:
         "application consumer: process tasks-of-a-loop": ["application producer: publish"],
         "application producer: publish": ["server server: publish"],
     }
+
+
+def test_a_publication_continues_its_trace_at_the_next_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, publisher = f"{7:032x}", f"{8:016x}"
+    with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+        one = Broker(tmp_path, "B1")
+        two = Broker(tmp_path, "B2", one)
+        wait_for_members(one, two)
+        two.subscribe("traced = 1", "s")
+        wait_for_subscriptions(one, "B2", 1)
+        one.publish({"traced": 1, "@traceparent": f"00-{trace}-{publisher}-01"}, {"traced": 1})
+        spans = collector.wait_for_trace(trace, 2)
+        assert sorted((each.name, each.attributes.get("lavant.neighbour", ""), each.parent) for each in spans) == [
+            ("publish", "", publisher),
+            ("relay", "B1", publisher),
+        ]
+        assert [each.kind for each in spans] == ["SERVER"] * 2
+        assert [broker.stop() for broker in (one, two)] == [0, 0]
 
 
 def test_nothing_is_imported_without_it(brisk: Served) -> None:

@@ -130,11 +130,18 @@ class Network:
             if self.step():
                 continue
             deriving = [each for each in self.brokers.values() if each.node.machine.is_deriving]
-            if not deriving:
-                return
             for broker in deriving:
                 self._perform(broker, broker.node.tick(self.now_ms))
+            if not deriving and not self._is_gathering():
+                return
+            if not deriving:
+                self.pass_time(1)
         raise AssertionError("the network does not come to rest")
+
+    def _is_gathering(self) -> bool:
+        """Whether publications wait for others to be sent with."""
+        sessions = [each for broker in self.brokers.values() for each in broker.node.machine.sessions.values()]
+        return any(each.is_up and each.gathers_until_ms is not None for each in sessions)
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import groupby, islice
 
 import msgspec
 import numpy as np
@@ -51,6 +51,31 @@ def part_of(batch: LinkPublications, start: int, stop: int) -> LinkPublications:
         origin_of=batch.origin_of[2 * start : 2 * stop],
         origin_numbers=batch.origin_numbers[8 * start : 8 * stop],
         hops=batch.hops[start:stop],
+    )
+
+
+def joined(batches: Iterable[LinkPublications]) -> Iterator[LinkPublications]:
+    """Consecutive batches as few: those of one namespace and scheme become one."""
+    for _, alike in groupby(batches, key=lambda batch: (batch.namespace, bool(batch.points))):
+        yield _join(list(alike))
+
+
+def _join(batches: list[LinkPublications]) -> LinkPublications:
+    if len(batches) == 1:
+        return batches[0]
+    origins: dict[str, int] = {}
+    origin_of = b""
+    for batch in batches:
+        places = np.array([origins.setdefault(origin, len(origins)) for origin in batch.origins], "<u2")
+        origin_of += places[np.frombuffer(batch.origin_of, "<u2")].tobytes()
+    return msgspec.structs.replace(
+        batches[0],
+        bodies=[body for batch in batches for body in batch.bodies],
+        points=[point for batch in batches for point in batch.points],
+        origins=list(origins),
+        origin_of=origin_of,
+        origin_numbers=b"".join(batch.origin_numbers for batch in batches),
+        hops=b"".join(batch.hops for batch in batches),
     )
 
 

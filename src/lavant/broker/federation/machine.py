@@ -38,7 +38,7 @@ from lavant.broker.federation.frames import (
     TraceAnswer,
     TraceRequest,
 )
-from lavant.broker.federation.link_queue import size_of
+from lavant.broker.federation.link_queue import joined, size_of
 from lavant.broker.federation.migration.machine import SubscriptionMigrations
 from lavant.broker.federation.opening import LinkOpening, RefusedLink
 from lavant.broker.federation.relays import LinkRelays
@@ -225,6 +225,7 @@ class FederationMachine:
         for session in self.sessions.values():
             if session.is_up:
                 times.append(session.probe_due_ms)
+                times.append(session.gathers_until_ms)
                 times += [held.retry_ms for held in islice(session.held.values(), 1)]
             elif session.stage is not LinkStage.CLOSED:
                 times.append(session.since_ms + self.config.opening_timeout_ms)
@@ -429,12 +430,16 @@ class FederationMachine:
         """Send publications that are durable, as far as the window allows."""
         config = self.config
         until = self.sendable[session.neighbour]
+        session.gathers_until_ms = None
         while not session.is_paused and session.sent < until:
             count = config.window_publications - (session.sent - session.acknowledged)
             if count <= 0 or session.in_flight_bytes >= config.window_bytes:
                 return
+            if session.gathers(until - session.sent, self.now_ms, config):
+                return
+            session.sent_ms = self.now_ms
             queue = self.state.neighbours[session.neighbour].queue
-            for batch in queue.after(session.sent, until, count, config.batch_bytes):
+            for batch in joined(queue.after(session.sent, until, count, config.batch_bytes)):
                 size = size_of(batch)
                 session.sent = batch.last
                 session.in_flight.append((batch.last, size))

@@ -31,6 +31,13 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes: int = 256 << 10
     """Publications in one frame, or messages of a subscription that moves; a control frame waits at most for one of
     them."""
+    gather_ms: int = 3
+    """While frames are under way, the next one waits so long for more publications: a frame costs both brokers as much
+    time as tens of publications."""
+    gather_frames: int = 2
+    """Frames that are sent without waiting, and not confirmed yet."""
+    gather_publications: int = 250
+    """Of so many, a frame is large enough."""
     probe_ms: int = 5_000
     probe_timeout_ms: int = 15_000
     opening_timeout_ms: int = 10_000
@@ -108,6 +115,10 @@ class LinkSession:
         self.in_flight: deque[tuple[int, int]] = deque()
         """Sent and not acknowledged: the last number, and the size."""
         self.in_flight_bytes = 0
+        self.sent_ms = now_ms
+        """When publications were last sent."""
+        self.gathers_until_ms: int | None = None
+        """Until then, publications wait for more of them."""
         self.held: dict[int, HeldRelay] = {}
         self.blocked = ""
         # probes
@@ -128,6 +139,14 @@ class LinkSession:
         """Publications up to this number were acknowledged."""
         while self.in_flight and self.in_flight[0][0] <= number:
             self.in_flight_bytes -= self.in_flight.popleft()[1]
+
+    def gathers(self, publications: int, now_ms: int, config: FederationConfig) -> bool:
+        """Whether so many publications wait for more before they are sent."""
+        until_ms = self.sent_ms + config.gather_ms
+        is_small = len(self.in_flight) >= config.gather_frames and publications < config.gather_publications
+        if is_small and self.sent_ms <= now_ms < until_ms:
+            self.gathers_until_ms = until_ms
+        return self.gathers_until_ms is not None
 
     def next_probe(self, now_ms: int, config: FederationConfig) -> LinkProbe | int | None:
         """The probe that is due, if one is; or for how long the last one has no answer, if that is too long."""

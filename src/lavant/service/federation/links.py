@@ -45,6 +45,7 @@ from lavant.service.federation.tracing import Traces
 from lavant.service.federation.views import federation_families
 from lavant.service.net.admission import Ticket
 from lavant.service.observability.openmetrics import MetricFamily
+from lavant.service.observability.request_spans import relaying
 from lavant.service.runtime.broker_runtime import TIMER_S_MAX, BrokerRuntime
 from lavant.service.runtime.clock import ServerClock
 from lavant.service.runtime.readiness import Readiness
@@ -146,6 +147,7 @@ class FederationLinks:
 
     def committed(self) -> None:
         """Records are durable: what depends on them may leave."""
+        self._take_relayed()
         self.do(self.machine.committed)
 
     # ── called by connections and dialers ─────────────────────────────────────────────────────────────────────────────
@@ -178,7 +180,7 @@ class FederationLinks:
         self.do(lambda now_ms: self.machine.resume(connection, now_ms))
 
     def relayed(self, connection: LinkConnection, number: int, answer: Published) -> None:
-        """Handled in the next turn: the runtime is in the middle of performing effects."""
+        """Handled after this: the runtime is in the middle of performing effects. A commit goes on with `committed`."""
         if not self._relayed:
             self.service.loop.call_soon(self._take_relayed)
         self._relayed.append((connection, number, answer))
@@ -238,7 +240,7 @@ class FederationLinks:
             effect.connection.send(effect.frame)
         elif isinstance(effect, RelayPublications):
             self.traces.marked.received(effect.neighbour, effect.batch)
-            self.service.ingest.relay(effect)
+            self.service.ingest.relay(relaying(effect) if self.service.is_traced else effect)
         elif isinstance(effect, CloseLink):
             effect.connection.close(effect.reason)
         elif isinstance(effect, LinkNotice):

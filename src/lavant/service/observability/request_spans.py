@@ -1,4 +1,4 @@
-"""Spans of the server: one for each publish, send and submission that belongs to a trace, and one for each of its jobs.
+"""Spans of the server: one for each publish, send, submission and relay that belongs to a trace, and one for each job.
 
 The server continues traces and begins none, so that clients decide what is sampled. A span lasts from the request to
 its durable answer.
@@ -10,7 +10,10 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from lavant import tracing
+from lavant.broker.federation.effects import RelayPublications
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.jobs import SubmitJob
@@ -49,7 +52,9 @@ def traced(client: RuntimeClient, request: Request) -> RuntimeClient:
     """The client to answer: the same, unless the request has a span."""
     match request:
         case Publish():
-            span = tracing.serving("publish", "", _of_publications(request), count=len(request.publications))
+            span = tracing.serving(
+                "publish", "", _of_publications(request.publications), count=len(request.publications)
+            )
         case Send():
             span = tracing.serving("send", request.queue, _of_messages(request), count=len(request.entries))
         case SubmitJob():
@@ -57,6 +62,17 @@ def traced(client: RuntimeClient, request: Request) -> RuntimeClient:
         case _:
             return client
     return client if span is None else TracedClient(client, span)
+
+
+def relaying(relay: RelayPublications) -> RelayPublications:
+    """The relay with the connection to answer: the same, unless the publications of a neighbouring broker have a span,
+    which lasts until they are durable here."""
+    bodies = [relay.batch.bodies[index] for index in relay.indexes]
+    span = tracing.serving("relay", "", _of_publications(bodies), count=len(bodies))
+    if span is None:
+        return relay
+    span.set_attribute("lavant.neighbour", relay.neighbour)
+    return replace(relay, connection=TracedClient(relay.connection, span))
 
 
 def job_ended(job: Job, state: str, reason: str, ended_ms: int) -> None:
@@ -82,8 +98,8 @@ def job_ended(job: Job, state: str, reason: str, ended_ms: int) -> None:
         _logger.exception("the span of job %d was not recorded", job.number)
 
 
-def _of_publications(request: Publish) -> Iterator[TraceContext]:
-    return (of_publication(body) for body in request.publications[:CONTEXTS_MAX])
+def _of_publications(bodies: list[bytes]) -> Iterator[TraceContext]:
+    return (of_publication(body) for body in bodies[:CONTEXTS_MAX])
 
 
 def _of_messages(request: Send) -> Iterator[TraceContext]:

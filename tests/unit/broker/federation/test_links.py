@@ -12,6 +12,7 @@ from tests.property.federation_network import Network
 
 from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
 from lavant.broker.federation.routes.router import ROUTES_A_STEP
+from lavant.broker.federation.session import FederationConfig, LinkSession
 from lavant.broker.federation.state import LinkLimits
 from lavant.broker.protocol.federation import NeighbourRemoved, RemoveNeighbour, SubscribedRoute
 from lavant.broker.protocol.queue_config import QueueConfig
@@ -71,6 +72,30 @@ def test_a_backlog_of_many_frames_arrives_whole_and_in_order() -> None:
     network.join("A", "B")
     network.settle()
     assert numbers(network, "B", "s") == list(range(60))
+
+
+def test_while_frames_are_under_way_publications_gather_for_the_next_one() -> None:
+    session, config = LinkSession("connection", 0, is_dialled=True), FederationConfig(name="A", identity="a")
+    session.sent_ms, soon_ms = 100, 100 + config.gather_ms - 1
+    assert not session.gathers(1, soon_ms, config), "nothing is under way"
+    session.in_flight.extend((number, 1) for number in range(config.gather_frames))
+    assert not session.gathers(config.gather_publications, soon_ms, config), "they are many"
+    assert not session.gathers(1, soon_ms + 1, config), "they have waited"
+    assert not session.gathers(1, 99, config), "the clock was set back"
+    assert session.gathers(1, soon_ms, config)
+    assert session.gathers_until_ms == soon_ms + 1
+
+
+def test_a_publication_that_gathers_leaves_when_its_time_has_come() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    machine = network.brokers["A"].node.machine
+    [session] = machine.sessions.values()
+    session.in_flight.extend((0, 0) for _ in range(machine.config.gather_frames))  # as if B had not confirmed them
+    session.sent_ms = published_ms = network.now_ms
+    network.request("A", Publish([publication(x=1)]))
+    assert network.now_ms == published_ms + machine.config.gather_ms
+    assert numbers(network, "B", "s") == [1]
 
 
 def test_publications_after_a_gap_are_refused_and_sent_again() -> None:
