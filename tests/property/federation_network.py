@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import Any
 
@@ -107,11 +108,21 @@ class Network:
         self.settle()
         return self.answers[number]
 
-    def step(self) -> bool:
-        """Deliver one frame; False if there is none."""
+    def links(self) -> set[frozenset[str]]:
+        """All pairs of brokers of which one holds the other to be its neighbour."""
+        brokers = self.brokers.values()
+        return {frozenset((each.name, name)) for each in brokers for name in each.node.machine.state.neighbours}
+
+    def step(self, source: random.Random | None = None) -> bool:
+        """Deliver the next frame, or that of a random connection; False if there is none."""
         if not self._on_way:
             return False
-        to, frame = self._on_way.popleft()
+        place = 0
+        if source is not None:  # each connection keeps its order
+            first = {to: place for place, (to, _) in reversed(list(enumerate(self._on_way)))}
+            place = source.choice(sorted(first.values()))
+        to, frame = self._on_way[place]
+        del self._on_way[place]
         if to not in self._ends:
             return True
         broker = self.brokers[to.broker]

@@ -351,6 +351,30 @@ def test_a_thousand_federations() -> None:
 
 
 @given(seed=st.integers(0, 1 << 32))
+def test_of_joins_that_race_one_stays_and_no_older_link_is_removed(seed: int) -> None:
+    source, network = random.Random(seed), Network()
+    sides = [[f"{side}{n}" for n in range(source.randint(1, 4))] for side in "AB"]
+    for names in sides:
+        for place, name in enumerate(names):
+            network.add(name)
+            if place:
+                network.join(name, source.choice(names[:place]))
+                network.settle()
+                network.pass_time(1)
+    older = network.links()
+    for _ in range(source.randint(2, 3)):
+        network.join(*source.sample([source.choice(names) for names in sides], 2))
+        for _ in range(source.randint(0, 6)):
+            network.step(source)
+        network.pass_time(source.randint(0, 2))
+    while network.step(source):
+        pass
+    network.settle()
+    assert older < network.links()
+    assert len(network.links()) == len(older) + 1
+
+
+@given(seed=st.integers(0, 1 << 32))
 def test_digests_find_every_difference(seed: int) -> None:
     source = random.Random(seed)
     entries: list[RouteEntry] = [AdvertisedRoute("", f"x > {n}") for n in range(source.randint(0, 300))]
