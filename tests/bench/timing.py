@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,3 +63,9 @@ def rate_while(background: Callable[[], Any], work: Callable[[int], int], durati
         stop = True
         repeating.result()
     return done / elapsed
+
+
+def processor_s(process: int) -> float:
+    """Processor time of a process so far, of all threads that it has."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

@@ -70,10 +70,15 @@ def by_content(url: str, *, queues: int) -> System:
     return System("Lavant", partial(_publisher, url, is_stock=True), subscribers, partial(_stalls, url))
 
 
-def by_topic(url: str, *, each: int, subscribers_at: str | None = None) -> System:
+def by_topic(url: str, *, each: int, subscribers_at: str | None = None, processes: tuple[int, ...] = ()) -> System:
     """Subscribers may be at another broker of a federation."""
-    subscribers = partial(_topic_subscribers, url if subscribers_at is None else subscribers_at, each)
-    return System("Lavant", partial(_publisher, url, is_stock=False), subscribers, partial(_stalls, url))
+    at = url if subscribers_at is None else subscribers_at
+    publisher, subscribers = partial(_publisher, url, is_stock=False), partial(_topic_subscribers, at, each)
+    return System("Lavant", publisher, subscribers, partial(_stalls_of_all, [url, at]), processes)
+
+
+def _stalls_of_all(urls: list[str]) -> int:
+    return sum(map(_stalls, urls))
 
 
 def _stalls(url: str) -> int:

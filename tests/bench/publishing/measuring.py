@@ -1,4 +1,4 @@
-"""How a system is measured: as fast as its subscribers can take it, then at half of that, with the time it takes.
+"""How a system is measured: as fast as its subscribers can take it, then at half of that, say, with the time it takes.
 
     publisher ──► system ──► subscribers
         ▲                        │ how many came, and how long each took
@@ -21,7 +21,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import uvloop
+from numpy.typing import NDArray
 from tests.bench.disk import Probe
+from tests.bench.timing import processor_s
 
 AHEAD = 20_000
 """Notifications that may be under way."""
@@ -65,26 +67,55 @@ class System(NamedTuple):
     subscribers: Callable[[], Awaitable[Subscribers]]
     stalls: Callable[[], int] = _never
     """How often its disk has stalled so far."""
+    processes: tuple[int, ...] = ()
+    """Its servers, if their processor time is of interest."""
+
+
+class Delays(NamedTuple):
+    """At one rate."""
+
+    p50_ms: float
+    p99_ms: float
+    processor_us: float
+    """Processor time of all servers for a publication."""
 
 
 class Figures(NamedTuple):
     publications_per_s: float
     notifications_per_s: float
-    p50_ms: float
-    p99_ms: float
+    delays: list[Delays]
+    """At each share of the rate."""
     slices: int
     """That count, and those that do not."""
     discarded: int
 
+    @property
+    def p50_ms(self) -> float:
+        return self.delays[0].p50_ms
+
+    @property
+    def p99_ms(self) -> float:
+        return self.delays[0].p99_ms
+
 
 class Slice(NamedTuple):
+    share: float
     began_s: float
     ended_s: float
     is_quick: bool
+    processor_us: float
 
 
-def measure(system: System, probe_path: Path, *, seconds: float) -> Figures:
-    """The highest rate, and the delays at half of it."""
+def measure(
+    system: System,
+    probe_path: Path,
+    *,
+    seconds: float,
+    shares: tuple[float, ...] = (0.5,),
+    of_rate: float | None = None,
+) -> Figures:
+    """The highest rate, and the delays at half of it, or at other shares; `of_rate` is the rate of another system, with
+    which this one is compared."""
     received = _context.Value("q", 0)
     stop, ready, times = _context.Event(), _context.Event(), _context.Queue()
     listening = _context.Process(target=_listen, args=(system, received, ready, stop, times))
@@ -93,7 +124,9 @@ def measure(system: System, probe_path: Path, *, seconds: float) -> Figures:
         if not ready.wait(WAIT_S_MAX):
             raise RuntimeError(f"subscribers of {system.name} do not come up")
         answers = _context.Queue()
-        publishing = _context.Process(target=_publish, args=(system, received, probe_path, seconds, answers))
+        publishing = _context.Process(
+            target=_publish, args=(system, received, probe_path, seconds, shares, of_rate, answers)
+        )
         publishing.start()
         rate, per_publication, slices = answers.get()
         publishing.join()
@@ -101,11 +134,21 @@ def measure(system: System, probe_path: Path, *, seconds: float) -> Figures:
         stop.set()
     arrived = np.array(times.get(timeout=WAIT_S_MAX))
     listening.join()
-    kept = [each for each in slices if each.is_quick] or slices
-    sent_s, delays_s = arrived[0::2], arrived[1::2]
-    of_kept = np.any([(sent_s >= each.began_s) & (sent_s < each.ended_s) for each in kept], axis=0)
-    p50, p99 = np.quantile(1e3 * delays_s[of_kept], (0.5, 0.99))
-    return Figures(rate, rate * per_publication, float(p50), float(p99), len(kept), len(slices) - len(kept))
+    kept = [_kept([each for each in slices if each.share == share]) for share in shares]
+    delays = [_delays(arrived[0::2], arrived[1::2], each) for each in kept]
+    count = sum(map(len, kept))
+    return Figures(rate, rate * per_publication, delays, count, len(slices) - count)
+
+
+def _kept(slices: list[Slice]) -> list[Slice]:
+    quick = [each for each in slices if each.is_quick]
+    return quick if quick else slices
+
+
+def _delays(sent_s: NDArray[np.float64], delays_s: NDArray[np.float64], slices: list[Slice]) -> Delays:
+    within = np.any([(sent_s >= each.began_s) & (sent_s < each.ended_s) for each in slices], axis=0)
+    p50, p99 = np.quantile(1e3 * delays_s[within], (0.5, 0.99))
+    return Delays(float(p50), float(p99), float(np.mean([each.processor_us for each in slices])))
 
 
 def _listen(system: System, received: Synchronized[int], ready: Any, stop: Any, times: Any) -> None:
@@ -130,25 +173,39 @@ def _listen(system: System, received: Synchronized[int], ready: Any, stop: Any, 
     times.put(pairs)
 
 
-def _publish(system: System, received: Synchronized[int], probe_path: Path, seconds: float, answers: Any) -> None:
+def _publish(
+    system: System,
+    received: Synchronized[int],
+    probe_path: Path,
+    seconds: float,
+    shares: tuple[float, ...],
+    of_rate: float | None,
+    answers: Any,
+) -> None:
     async def work() -> tuple[float, float, list[Slice]]:
         publisher = await system.publisher()
         per_publication = await _warm_up(publisher, received)
         rate = await _as_fast_as_possible(publisher, received, per_publication, seconds)
         await _settled(received)
+        base = rate if of_rate is None else of_rate
+        slices = [each for share in shares for each in await at_share(publisher, share, share * base)]
+        await publisher.close()
+        return rate, per_publication, slices
+
+    async def at_share(publisher: Publisher, share: float, rate: float) -> list[Slice]:
         slices: list[Slice] = []
         wanted = int(seconds / SLICE_S)
         while sum(each.is_quick for each in slices) < wanted and len(slices) < TRIES * wanted:
             probe.wait_until_quick()
-            stalls = system.stalls()
+            stalls, used_s = system.stalls(), sum(map(processor_s, system.processes))
             began_s = time.time()
-            await _at(publisher, rate / 2, SLICE_S)
+            await _at(publisher, rate, SLICE_S)
             ended_s = time.time()
             is_quick = probe.is_quick() and system.stalls() == stalls
             await _settled(received)
-            slices.append(Slice(began_s, ended_s, is_quick))
-        await publisher.close()
-        return rate, per_publication, slices
+            used_s = sum(map(processor_s, system.processes)) - used_s
+            slices.append(Slice(share, began_s, ended_s, is_quick, 1e6 * used_s / (rate * SLICE_S)))
+        return slices
 
     probe = Probe(probe_path)
     answers.put(uvloop.run(work()))

@@ -61,10 +61,10 @@ class NatsSubscribers:
         await asyncio.gather(*(one(*stream) for stream in self._streams))
 
 
-def by_topic(port: int, *, each: int, subscribers_port: int | None = None) -> System:
+def by_topic(port: int, *, each: int, subscribers_port: int | None = None, processes: tuple[int, ...] = ()) -> System:
     """Subscribers may be at another server, behind a leaf node."""
     at = port if subscribers_port is None else subscribers_port
-    return System("NATS", partial(_publisher, port), partial(_subscribers, at, each))
+    return System("NATS", partial(_publisher, port), partial(_subscribers, at, each), processes=processes)
 
 
 async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
