@@ -39,6 +39,9 @@ from lavant.service.runtime.process import GARBAGE_THRESHOLD
 SUBSCRIPTIONS = 10_000
 BATCH = 250
 PUBLICATIONS = 50_000
+FRAME_SIZES = (1, 10, 30, 250)
+FRAMES = 300
+FEW_SUBSCRIPTIONS = 100
 SYMBOLS = 500
 
 encode = msgspec.msgpack.Encoder().encode
@@ -130,23 +133,31 @@ class ForwardingBroker:
             self.frame_bytes += len(frame(1, effect.frame))
 
 
-def incoming(publications: int) -> list[LinkPublications]:
+def incoming(publications: int, batch: int) -> list[LinkPublications]:
+    """Frames of so many publications each."""
     source = random.Random(1)
     batches = []
-    for first in range(1, publications, BATCH):
+    for first in range(1, publications, batch):
         bodies = [
             msgspec.json.encode({"x": source.uniform(0.02, 0.98), "symbol": "IBM", "@id": f"1-{n}", "@time_ms": 1})
-            for n in range(first, first + BATCH)
+            for n in range(first, first + batch)
         ]
-        numbers = np.arange(first, first + BATCH, dtype="<u8").tobytes()
+        numbers = np.arange(first, first + batch, dtype="<u8").tobytes()
         batches.append(
-            LinkPublications(first, "", bodies, [], ["o"], bytes(2 * BATCH), numbers, bytes(BATCH), entered_ms=1)
+            LinkPublications(first, "", bodies, [], ["o"], bytes(2 * batch), numbers, bytes(batch), entered_ms=1)
         )
     return batches
 
 
+def measure_frames(batch: int) -> float:
+    """Processor time in microseconds of a publication in a frame of so many, all of which are forwarded."""
+    batches = incoming(FRAMES * batch, batch)
+    taken = [timed(ForwardingBroker(FEW_SUBSCRIPTIONS, batches).run).processor_s for _ in range(5)]
+    return 1e6 * min(taken) / (len(batches) * batch)
+
+
 def measure_forwarding() -> Forwarding:
-    batches = incoming(PUBLICATIONS)
+    batches = incoming(PUBLICATIONS, BATCH)
     ForwardingBroker(SUBSCRIPTIONS, batches[:4]).run()  # compiles
     brokers = [ForwardingBroker(SUBSCRIPTIONS, batches) for _ in range(3)]
     taken_s = []
@@ -250,6 +261,8 @@ def main() -> None:
         f"of the neighbour, {forwarding.matches:.0f} match; {forwarding.bytes_journal:.0f} bytes each in the journal, "
         f"{forwarding.bytes_frame:.0f} in a frame"
     )
+    by_size = ", ".join(f"{size}: {measure_frames(size):.1f}" for size in FRAME_SIZES)
+    print(f"processor time of a publication in µs, by publications in a frame: {by_size}")
     for without_general in (False, True):
         stock = measure_exchange(100_000, without_general=without_general)
         print(

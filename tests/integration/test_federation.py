@@ -122,13 +122,15 @@ def test_a_fourth_broker_closes_no_cycle_and_leaves_what_waits_for_it(chain: lis
     neighbour.publish({"@id": "a", "price": 1}, {"@id": "b", "price": 2})
     assert neighbour.link("B4")["waiting"] == 2
     assert lavant("federation", "links", "--url", neighbour.url).exit_code == 1
+    asked = lavant("federation", "rm", "B4", "--url", neighbour.url)
+    assert (asked.exit_code, "with 2 publications waiting for it?" in asked.output) == (1, True), asked.output
     removed = lavant("federation", "rm", "B4", "--yes", "--url", neighbour.url)
     assert removed.exit_code == 0, removed.output
-    assert removed.output.startswith("B4 is removed; 2 publications (")
+    assert removed.output.startswith("B4 is removed, with 2 publications (")
     assert [line.strip() for line in removed.output.splitlines()[1:]] == ["a", "b"]
     wait_for_members(*chain)
     with pytest.raises(UnknownNeighbour, match="'B4'"):
-        raise_from(lavant("federation", "rm", "B4", "--yes", "--url", neighbour.url))
+        raise_from(lavant("federation", "rm", "B4", "--url", neighbour.url))
 
 
 def raise_from(result: Result) -> None:

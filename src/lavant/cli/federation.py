@@ -200,14 +200,17 @@ def rm(
 
     It cannot join again by itself; to take it back, start this broker with --join to it.
     """
-    if not yes:
-        typer.confirm(f"Remove {neighbour} and the publications that wait for it?", abort=True)
+    links = ask_http(url, "/federation", key, ca_file)["links"]
+    waiting = {link["neighbour"]: link["waiting"] for link in links}
+    if not yes and neighbour in waiting:  # otherwise the broker says which neighbours it has
+        waits = counted(waiting[neighbour], "publication")
+        typer.confirm(f"Remove {neighbour}, with {waits} waiting for it?", abort=True)
     removed = ask_http(url, f"/federation/neighbours/{neighbour}", key, ca_file, method="DELETE")
     if as_json:
         print_json(removed)
         return
     waited = counted(removed["publications"], "publication")
-    print(f"{neighbour} is removed; {waited} ({removed['bytes']:,} bytes) waited for it and are deleted")
+    print(f"{neighbour} is removed, with {waited} ({removed['bytes']:,} bytes) that waited for it")
     for id in removed["ids"][:IDS_SHOWN]:
         print(f"  {id}")
     if removed["publications"] > IDS_SHOWN:

@@ -38,7 +38,7 @@ from lavant.broker.federation.frames import (
     TraceAnswer,
     TraceRequest,
 )
-from lavant.broker.federation.link_queue import joined, size_of
+from lavant.broker.federation.link_queue import joined
 from lavant.broker.federation.migration.machine import SubscriptionMigrations
 from lavant.broker.federation.opening import LinkOpening, RefusedLink
 from lavant.broker.federation.relays import LinkRelays
@@ -428,22 +428,11 @@ class FederationMachine:
 
     def _pump(self, session: LinkSession) -> None:
         """Send publications that are durable, as far as the window allows."""
-        config = self.config
         until = self.sendable[session.neighbour]
-        session.gathers_until_ms = None
-        while not session.is_paused and session.sent < until:
-            count = config.window_publications - (session.sent - session.acknowledged)
-            if count <= 0 or session.in_flight_bytes >= config.window_bytes:
-                return
-            if session.gathers(until - session.sent, self.now_ms, config):
-                return
-            session.sent_ms = self.now_ms
-            queue = self.state.neighbours[session.neighbour].queue
-            for batch in joined(queue.after(session.sent, until, count, config.batch_bytes)):
-                size = size_of(batch)
-                session.sent = batch.last
-                session.in_flight.append((batch.last, size))
-                session.in_flight_bytes += size
+        queue = self.state.neighbours[session.neighbour].queue
+        while count := session.room(until - session.sent, self.now_ms, self.config):
+            for batch in joined(queue.after(session.sent, until, count, self.config.batch_bytes)):
+                session.sends(batch, self.now_ms)
                 origins = [each if each else self.own.identity for each in batch.origins]
                 self.send(session, msgspec.structs.replace(batch, origins=origins), is_control=False)
 

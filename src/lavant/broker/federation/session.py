@@ -9,6 +9,7 @@ from collections.abc import Hashable
 import msgspec
 
 from lavant.broker.federation.frames import LinkHello, LinkProbe, LinkPublications
+from lavant.broker.federation.link_queue import size_of
 from lavant.broker.federation.routes.roles import BrokerRole
 from lavant.broker.federation.routes.router import RoutesChange
 from lavant.broker.federation.routes.tables import NO_ROUTES
@@ -140,13 +141,23 @@ class LinkSession:
         while self.in_flight and self.in_flight[0][0] <= number:
             self.in_flight_bytes -= self.in_flight.popleft()[1]
 
-    def gathers(self, publications: int, now_ms: int, config: FederationConfig) -> bool:
-        """Whether so many publications wait for more before they are sent."""
-        until_ms = self.sent_ms + config.gather_ms
+    def room(self, publications: int, now_ms: int, config: FederationConfig) -> int:
+        """How many of so many publications may be sent now."""
+        self.gathers_until_ms = None
+        left = config.window_publications - (self.sent - self.acknowledged)
+        if self.is_paused or publications <= 0 or left <= 0 or self.in_flight_bytes >= config.window_bytes:
+            return 0
         is_small = len(self.in_flight) >= config.gather_frames and publications < config.gather_publications
-        if is_small and self.sent_ms <= now_ms < until_ms:
-            self.gathers_until_ms = until_ms
-        return self.gathers_until_ms is not None
+        if is_small and self.sent_ms <= now_ms < self.sent_ms + config.gather_ms:
+            self.gathers_until_ms = self.sent_ms + config.gather_ms
+            return 0
+        return min(publications, left)
+
+    def sends(self, batch: LinkPublications, now_ms: int) -> None:
+        size = size_of(batch)
+        self.sent, self.sent_ms = batch.last, now_ms
+        self.in_flight.append((batch.last, size))
+        self.in_flight_bytes += size
 
     def next_probe(self, now_ms: int, config: FederationConfig) -> LinkProbe | int | None:
         """The probe that is due, if one is; or for how long the last one has no answer, if that is too long."""

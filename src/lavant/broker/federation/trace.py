@@ -115,6 +115,8 @@ def _step(neighbour: str, known: list[SubscriptionState], attributes: dict[str, 
             return RouteStep(neighbour, True, f"subscription behind it: {state.filter}")
     if not known:
         return RouteStep(neighbour, False, "there is no subscription behind it in this namespace")
+    if len(known) == 1:
+        return RouteStep(neighbour, False, "the only subscription behind it does not match")
     return RouteStep(neighbour, False, f"none of the {len(known)} subscriptions behind it matches")
 
 

@@ -93,7 +93,8 @@ class LinkDialer:
         if refusal is not None and refusal.code in (STARTING, LINKED):
             self.fault = refusal.reason
         else:
-            self._away(f"the link to {connection.peer} at {self.address} is down: {connection.reason}")
+            where = f"{connection.peer} at {self.address}" if connection.neighbour else str(self.address)
+            self._away(f"the link to {where} is down: {connection.reason}")
 
     def _up(self, connection: LinkConnection) -> None:
         self.neighbour = connection.neighbour

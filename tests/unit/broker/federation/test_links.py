@@ -77,12 +77,13 @@ def test_a_backlog_of_many_frames_arrives_whole_and_in_order() -> None:
 def test_while_frames_are_under_way_publications_gather_for_the_next_one() -> None:
     session, config = LinkSession("connection", 0, is_dialled=True), FederationConfig(name="A", identity="a")
     session.sent_ms, soon_ms = 100, 100 + config.gather_ms - 1
-    assert not session.gathers(1, soon_ms, config), "nothing is under way"
+    assert session.room(1, soon_ms, config) == 1, "nothing is under way"
     session.in_flight.extend((number, 1) for number in range(config.gather_frames))
-    assert not session.gathers(config.gather_publications, soon_ms, config), "they are many"
-    assert not session.gathers(1, soon_ms + 1, config), "they have waited"
-    assert not session.gathers(1, 99, config), "the clock was set back"
-    assert session.gathers(1, soon_ms, config)
+    assert session.room(config.gather_publications, soon_ms, config) == config.gather_publications, "they are many"
+    assert session.room(1, soon_ms + 1, config) == 1, "they have waited"
+    assert session.room(1, 99, config) == 1, "the clock was set back"
+    assert session.gathers_until_ms is None
+    assert session.room(1, soon_ms, config) == 0
     assert session.gathers_until_ms == soon_ms + 1
 
 
