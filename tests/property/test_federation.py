@@ -362,8 +362,9 @@ def test_of_joins_that_race_one_stays_and_no_older_link_is_removed(seed: int) ->
                 network.settle()
                 network.pass_time(1)
     older = network.links()
-    for _ in range(source.randint(2, 3)):
-        network.join(*source.sample([source.choice(names) for names in sides], 2))
+    pairs = [(one, other) for one in sides[0] for other in sides[1]]
+    for pair in source.sample(pairs, min(len(pairs), source.randint(2, 3))):
+        network.join(*source.sample(pair, 2))
         for _ in range(source.randint(0, 6)):
             network.step(source)
         network.pass_time(source.randint(0, 2))

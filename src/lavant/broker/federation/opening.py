@@ -33,6 +33,10 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 """The name of a broker."""
 
 
+CYCLE = "cycle"
+"""The code of refusals of links that would close one."""
+
+
 class RefusedLink(Exception):
     """The link is refused; `reason` is for both sides."""
 
@@ -150,6 +154,11 @@ class LinkOpening:
         known = machine.state.neighbours.get(session.neighbour)
         if session.is_new and not session.is_up and known is not None and known.link == session.link:
             machine.remove_neighbour(known.name, f"it refuses this broker: {refused.reason}")
+        elif refused.code == CYCLE and session.stage is LinkStage.OPEN and session.peer is not None:
+            # Only a new link can close a cycle, so the dialler has removed the one that this broker remembers.
+            known = machine.state.neighbours.get(session.peer.name)
+            if known is not None and known.identity == session.peer.identity:
+                machine.remove_neighbour(known.name, "it has removed this broker")
         machine.close(session, refused.reason)
 
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,7 +216,7 @@ class LinkOpening:
         cycle = cycle_of(self._side(""), theirs)
         if cycle is not None:
             raise RefusedLink(
-                "cycle",
+                CYCLE,
                 f"this link would close the cycle {' - '.join(cycle)}; the brokers of a federation form a tree: remove "
                 "one of these links first",
             )

@@ -141,6 +141,22 @@ def test_a_join_that_would_close_a_cycle_is_refused_with_the_path() -> None:
     assert set(network.brokers["A"].node.machine.state.neighbours) == {"B"}
 
 
+def test_a_link_that_only_one_side_remembers_is_forgotten_when_it_would_close_a_cycle() -> None:
+    network = chain("A", "B", "C")
+    network.cut("C", "B")
+    network.settle()
+    network.request("C", RemoveNeighbour("B"))  # B does not hear of it
+    network.restart("B")
+    network.join("C", "A")
+    network.settle()
+    network.join("A", "B")
+    network.settle()
+    network.join("C", "B")
+    network.settle()
+    assert [refusal.code for refusal in network.refusals] == ["cycle"]
+    assert network.links() == {frozenset("AB"), frozenset("AC")}
+
+
 def test_a_broker_that_leaves_and_joins_elsewhere_is_no_cycle() -> None:
     """C still believes that A is behind B, since B is down when A leaves."""
     network = chain("A", "B", "C")
