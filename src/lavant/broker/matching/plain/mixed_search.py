@@ -53,10 +53,38 @@ def search_bucket(
     if first_block == last_block:
         start, end = index.bucket_start[bucket], index.bucket_start[bucket + 1]
         return search_rows(checks, extras, literals, events, start, end, chosen, hits)
+    maybe = np.empty((CHUNK, WORDS), np.uint64)
+    sure = np.empty((CHUNK, WORDS), np.uint64)
+    alive = np.empty(CHUNK, np.int64)
+    hit_event, hit_row, count = hits
     # Blocks outside, publications inside: a block's bitmaps stay in the cache for the whole batch.
     for block in range(first_block, last_block):
-        hits = _search_block(checks, extras, literals, bitmaps, events, block, chosen, hits)
-    return hits
+        for first in range(0, len(chosen), CHUNK):
+            left = min(CHUNK, len(chosen) - first)
+            for k in range(left):
+                alive[k] = chosen[first + k]
+            left = _and_maybe(bitmaps, block, events.cells, alive, left, maybe)
+            candidates = _count_candidates(maybe, left)
+            if count + candidates > len(hit_event):
+                hit_event, hit_row = grow(hit_event, candidates), grow(hit_row, candidates)
+            is_sure = len(chosen) >= SURE_FROM or candidates > CANDIDATES_FEW
+            if is_sure:
+                _and_sure(bitmaps, block, events.cells, alive, left, sure)
+            row, first_check = bitmaps.first_row[block], checks.first_row[0]
+            for i in range(left):
+                e = alive[i]
+                for w in range(WORDS):
+                    bits = maybe[i, w]
+                    known = sure[i, w] if is_sure else np.uint64(0)
+                    while bits:
+                        r = row + 64 * w + np.int64(trailing_zeros(bits))
+                        lowest = bits & (~bits + np.uint64(1))
+                        bits ^= lowest
+                        if known & lowest or _row_matches(checks, extras, literals, events, r - first_check, e):
+                            hit_event[count] = e
+                            hit_row[count] = r
+                            count += 1
+    return hit_event, hit_row, count
 
 
 @kernel
@@ -84,49 +112,6 @@ def search_rows(
     return hit_event, hit_row, count
 
 
-@kernel
-def _search_block(
-    checks: Checks,
-    extras: ExtraConstraints,
-    literals: PatternLiterals,
-    bitmaps: Bitmaps,
-    events: SearchBatch,
-    block: int,
-    chosen: NDArray[np.int64],
-    hits: Hits,
-) -> Hits:
-    """Combine the block's bitmaps for each publication, and check the rows that they leave open."""
-    hit_event, hit_row, count = hits
-    maybe = np.empty((CHUNK, WORDS), np.uint64)
-    sure = np.empty((CHUNK, WORDS), np.uint64)
-    alive = np.empty(CHUNK, np.int64)
-    first_row, first_check = bitmaps.first_row[block], checks.first_row[0]
-    for first in range(0, len(chosen), CHUNK):
-        left = min(CHUNK, len(chosen) - first)
-        for k in range(left):
-            alive[k] = chosen[first + k]
-        left = _and_maybe(bitmaps, block, events.cells, alive, left, maybe)
-        if len(chosen) >= SURE_FROM or _has_many(maybe, left):
-            _and_sure(bitmaps, block, events.cells, alive, left, sure)
-        else:
-            sure[:left] = 0
-        for i in range(left):
-            if count + BLOCK_ROWS > len(hit_event):
-                hit_event, hit_row = grow(hit_event, BLOCK_ROWS), grow(hit_row, BLOCK_ROWS)
-            e = alive[i]
-            for w in range(WORDS):
-                bits = maybe[i, w]
-                while bits:
-                    row = first_row + 64 * w + np.int64(trailing_zeros(bits))
-                    lowest = bits & (~bits + np.uint64(1))
-                    bits ^= lowest
-                    if sure[i, w] & lowest or _row_matches(checks, extras, literals, events, row - first_check, e):
-                        hit_event[count] = e
-                        hit_row[count] = row
-                        count += 1
-    return hit_event, hit_row, count
-
-
 @inlined_kernel
 def _row_matches(
     checks: Checks, extras: ExtraConstraints, literals: PatternLiterals, events: SearchBatch, row: int, event: int
@@ -147,7 +132,7 @@ def _row_matches(
     return True
 
 
-@kernel
+@inlined_kernel
 def _and_maybe(
     bitmaps: Bitmaps,
     block: int,
@@ -161,7 +146,9 @@ def _and_maybe(
     Column by column, because a column's bitmaps are few cache lines; publications with nothing left are removed from
     `alive`, whose new length is returned.
     """
-    masks[:count] = ~np.uint64(0)
+    for i in range(count):
+        for w in range(WORDS):
+            masks[i, w] = ~np.uint64(0)
     first, last = bitmaps.block_start[block], bitmaps.block_start[block + 1]
     if count < SURE_FROM:
         _prefetch_block(bitmaps, block + 1, cells, alive, count)
@@ -174,16 +161,16 @@ def _and_maybe(
     return count
 
 
-@kernel
-def _has_many(masks: NDArray[np.uint64], count: int) -> bool:
+@inlined_kernel
+def _count_candidates(masks: NDArray[np.uint64], count: int) -> int:
     ones = np.uint64(0)
     for i in range(count):
         for w in range(WORDS):
             ones += count_ones(masks[i, w])
-    return bool(ones > CANDIDATES_FEW)
+    return int(np.int64(ones))
 
 
-@kernel
+@inlined_kernel
 def _prefetch_block(
     bitmaps: Bitmaps, block: int, cells: NDArray[np.uint8], alive: NDArray[np.int64], count: int
 ) -> None:
@@ -200,7 +187,7 @@ def _prefetch_block(
             prefetch_line(bitmaps.maybe, first_line + np.uint64(cell))
 
 
-@kernel
+@inlined_kernel
 def _and_sure(
     bitmaps: Bitmaps,
     block: int,
@@ -210,7 +197,9 @@ def _and_sure(
     masks: NDArray[np.uint64],
 ) -> None:
     """The AND of each publication's `sure` bitmaps into its line of `masks`."""
-    masks[:count] = ~np.uint64(0)
+    for i in range(count):
+        for w in range(WORDS):
+            masks[i, w] = ~np.uint64(0)
     for j in range(bitmaps.block_start[block], bitmaps.block_start[block + 1]):
         _and_column(bitmaps, bitmaps.sure, j, cells, alive, count, masks)
 
@@ -232,16 +221,18 @@ def _and_column(
         and_line(masks, i, lines, first_line + np.uint64(cells[shift, dimension, np.uint64(alive[i])]))
 
 
-@kernel
+@inlined_kernel
 def _sweep(masks: NDArray[np.uint64], alive: NDArray[np.int64], count: int) -> int:
     """Remove publications with an empty mask."""
     kept = np.uint64(0)
     for i in range(np.uint64(count)):
-        mask = masks[i]
-        if mask[0] | mask[1] | mask[2] | mask[3] | mask[4] | mask[5] | mask[6] | mask[7]:
+        any_bit = np.uint64(0)
+        for w in range(WORDS):
+            any_bit |= masks[i, w]
+        if any_bit:
             if kept < i:
                 for w in range(WORDS):
-                    masks[kept, w] = mask[w]
+                    masks[kept, w] = masks[i, w]
                 alive[kept] = alive[i]
             kept += np.uint64(1)
     return int(np.int64(kept))
