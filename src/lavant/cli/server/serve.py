@@ -301,7 +301,7 @@ def serve(
 ) -> None:
     """Run a server: publish/subscribe, queues and jobs for Lavant clients, HTTP and SQS clients, on one port.
 
-    The server is ready when it prints that it listens. The first start compiles kernels and caches them.
+    The server is ready when it prints that it listens. The first start compiles kernels meanwhile, and caches them.
 
     Each option can be set in the configuration file and by an environment variable as well: --log-level is
     LAVANT_LOG_LEVEL. The command line comes first, then the environment, then the file.

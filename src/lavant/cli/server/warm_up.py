@@ -11,7 +11,7 @@ def warm_up(as_json: AsJson = False) -> None:
     """Compile all kernels and cache them, so that servers and Spark workers of this user start at once.
 
     The cache is in LAVANT_CACHE_DIR, or else in lavant below XDG_CACHE_HOME or ~/.cache.
-    A server does the same when it starts, before it is ready.
+    A server does the same in the background when it starts.
     """
     import asyncio  # noqa: PLC0415
     from importlib.util import find_spec  # noqa: PLC0415

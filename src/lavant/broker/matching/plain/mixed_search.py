@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.matching.plain.bitmaps import BLOCK_ROWS, WORDS, Bitmaps
+from lavant.broker.matching.plain.bitmaps import WORDS, Bitmaps
 from lavant.broker.matching.plain.encoder import SearchBatch
 from lavant.broker.matching.plain.extras import ExtraConstraints, extra_holds
 from lavant.broker.matching.plain.index import NO_EXTRA, Checks, Index
