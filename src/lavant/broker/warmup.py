@@ -61,6 +61,6 @@ def _encrypted(dimensions: int) -> None:
     matcher.match(EncryptedBatch(np.ones((1, dimensions))))
 
 
-PLAIN_KERNELS = KernelSet("plain", _call_plain, kinds=63)
-ENCRYPTED_KERNELS = KernelSet("encrypted", _call_encrypted, kinds=36)
+PLAIN_KERNELS = KernelSet("plain", _call_plain, kinds=57)
+ENCRYPTED_KERNELS = KernelSet("encrypted", _call_encrypted, kinds=40)
 BROKER_KERNELS = (PLAIN_KERNELS, ENCRYPTED_KERNELS)

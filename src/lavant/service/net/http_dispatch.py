@@ -6,6 +6,7 @@ without it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
@@ -20,7 +21,9 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_SQS_BODIES = (b"application/x-www-form-urlencoded", b"application/x-amz-json")
+_FORM, _AMAZON_JSON = b"application/x-www-form-urlencoded", b"application/x-amz-json"
+_QUEUE_PATH = re.compile(r"/|.*/[0-9]{12}/[^/]+/?")
+"""Where clients of SQS send their requests: to the server, or to the URL of a queue."""
 PLAIN_TEXT = "text/plain; charset=utf-8"
 OPERATIONS_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -118,10 +121,14 @@ class HttpApplication:
 def is_sqs(scope: Scope) -> bool:
     """Whether a request is one of SQS: it names an action, is signed as Amazon's clients sign, or has such a body.
 
-    >>> is_sqs({"method": "POST", "query_string": b"", "headers": [(b"x-amz-target", b"AmazonSQS.SendMessage")]})
-    True
-    >>> is_sqs({"method": "POST", "query_string": b"", "headers": [(b"accept", b"*/*")]})
-    False
+    A form counts where SQS has a path: curl's option -d sends one to any.
+
+    >>> request = {"method": "POST", "path": "/", "query_string": b"", "headers": []}
+    >>> is_sqs({**request, "headers": [(b"x-amz-target", b"AmazonSQS.SendMessage")]}), is_sqs(request)
+    (True, False)
+    >>> form = {**request, "headers": [(b"content-type", b"application/x-www-form-urlencoded")]}
+    >>> [is_sqs({**form, "path": path}) for path in ("/", "/000000000000/orders", "/nosuch")]
+    [True, True, False]
     """
     if b"Action=" in scope["query_string"] or b"X-Amz-" in scope["query_string"]:
         return True
@@ -130,7 +137,9 @@ def is_sqs(scope: Scope) -> bool:
     for name, value in scope["headers"]:
         if name.startswith(b"x-amz-") or (name == b"authorization" and value.startswith(b"AWS")):
             return True
-        if name == b"content-type" and value.lower().startswith(_SQS_BODIES):
+        if name == b"content-type" and value.lower().startswith(_AMAZON_JSON):
+            return True
+        if name == b"content-type" and value.lower().startswith(_FORM) and _QUEUE_PATH.fullmatch(scope["path"]):
             return True
     return False
 
