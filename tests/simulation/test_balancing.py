@@ -31,11 +31,14 @@ from lavant.simulation.balancing.workload import QuoteTable
 from lavant.simulation.balancing.world import BalancingWorld, ControlFaults
 from lavant.simulation.figures import Calls, FigureSettings, run_here
 
-SEEDS = range(1, 7)
-MANY_SEEDS = range(1, 19)
+SEEDS = range(1001, 1021)
+"""Others than those with which the policies were made."""
+GLOBAL_SEEDS = range(1001, 1007)
 EXPECTED = (122, 244, 487, 1218)
 """Subscribers in the steady state, 71 of them of the system in the thesis."""
 LAST_JOIN_S = 1010
+MOVED_S = 2000
+"""From here on the thesis measures overhead: until then thousands of subscribers join, and most of them have to move."""
 NOISE = (0.005, 0.005, 0.0005)
 """Deviations of a twentieth of a threshold: below, no seed is better than another."""
 BUSY_MS_MAX = 180_000
@@ -57,9 +60,9 @@ def deviations(run: BalancingTrace) -> tuple[float, float, float]:
 
 def assert_sane(run: BalancingTrace) -> None:
     assert (run.subscribers[run.time_s > LAST_JOIN_S].sum(axis=1) == run.experiment.subscribers).all()
-    so_far = (run.control_messages / run.messages)[run.time_s > LAST_JOIN_S]
-    assert so_far.max() < 0.007
+    assert overhead(run)[run.time_s > MOVED_S].max() < 0.007
     assert overhead(run)[-100:].mean() <= 0.003
+    assert run.control_messages[-1] < 0.003 * run.messages[-1]
 
 
 def test_the_thesis_converges_and_shares_does_so_in_half_the_time_with_fewer_moves() -> None:
@@ -77,7 +80,7 @@ def test_the_thesis_converges_and_shares_does_so_in_half_the_time_with_fewer_mov
 
 @pytest.mark.soak
 def test_the_local_experiment_of_the_thesis_over_seeds() -> None:
-    runs = [trace("local", "thesis", seed) for seed in MANY_SEEDS]
+    runs = [trace("local", "thesis", seed) for seed in SEEDS]
     times = [converged_s(run) for run in runs]
     assert None not in times
     assert np.median([time_s for time_s in times if time_s is not None]) <= 1800
@@ -111,7 +114,7 @@ def test_shares_beats_the_thesis_on_every_seed(setup: str) -> None:
 
 @pytest.mark.soak
 def test_the_global_experiment_converges_on_every_seed_and_sooner_with_shares() -> None:
-    for seed in SEEDS:
+    for seed in GLOBAL_SEEDS:
         first, second = (converged_s(trace("global", policy, seed)) for policy in ("thesis", "shares"))
         assert first is not None
         assert second is not None

@@ -45,7 +45,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_ms: int = 200
     """Until a publication that could not be delivered here is tried again."""
     migration_ms_max: int = 30_000
-    """A subscription that moves is handed over by then, or stays."""
+    """A subscription that moves is handed over by then, or stays; later if this broker works off a backlog."""
     migration_retry_ms_max: int = 2_000
     """The longest wait until a step of a move is repeated."""
     redirect_ms: int = 24 * 3_600_000

@@ -3,6 +3,7 @@ as in the service."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -97,6 +98,10 @@ class BrokerNode(BrokerMachine):
         self._matcher = NodeMatcher()
         self.probe: Callable[[Any, FanOutBatch], None] = lambda content, part: None
         """Sees each publication that is matched, and where it goes."""
+        self.matching_ms = 0
+        """To match a batch that a neighbour sends; further ones wait."""
+        self._backlog: deque[RelayPublications | AwaitMatchers] = deque()
+        self._matched_ms = 0
 
     def open(self, now_ms: int) -> list[Any]:
         subscriptions = self.broker.subscriptions
@@ -123,10 +128,15 @@ class BrokerNode(BrokerMachine):
 
     def tick(self, now_ms: int) -> list[Any]:
         effects = super().tick(now_ms)
-        return [*self._run(effects, now_ms), *self._run(self.machine.tick(now_ms), now_ms)]
+        return [
+            *self._run(effects, now_ms),
+            *self._run(self.machine.tick(now_ms), now_ms),
+            *self._work_off(now_ms),
+        ]
 
     def wakeup_ms(self) -> int | None:
-        return earliest(super().wakeup_ms(), self.machine.wakeup_ms())
+        backlog_ms = self._matched_ms + self.matching_ms if self._backlog else None
+        return earliest(super().wakeup_ms(), self.machine.wakeup_ms(), backlog_ms)
 
     def dialled(self, connection: Hashable, now_ms: int) -> list[Any]:
         return self._run(self.machine.dialled(connection, now_ms), now_ms)
@@ -151,10 +161,12 @@ class BrokerNode(BrokerMachine):
         waiting = list(effects)
         while waiting:
             effect = waiting.pop(0)
-            if isinstance(effect, RelayPublications):
-                context = RequestContext(_Relaying(effect.connection), effect.number, None)
-                admitted = self._admission.relay(context, effect.batch, effect.indexes, effect.link)
-                waiting[:0] = self._deliver_each(admitted, now_ms)
+            if self.matching_ms and isinstance(effect, RelayPublications | AwaitMatchers):
+                if not self._backlog:
+                    self._matched_ms = now_ms
+                self._backlog.append(effect)
+            elif isinstance(effect, RelayPublications):
+                waiting[:0] = self._relay(effect, now_ms)
             elif isinstance(effect, Reply) and effect.client is self.machine.client:
                 self.machine.client.reply(effect)
             elif isinstance(effect, Reply) and isinstance(effect.client, _Relaying):
@@ -174,6 +186,23 @@ class BrokerNode(BrokerMachine):
         for token in tokens:
             out += self._run(self.machine.matched(token, now_ms), now_ms)
         return out
+
+    def _work_off(self, now_ms: int) -> list[NodeEffect]:
+        """Match what has waited long enough, as a slow broker does."""
+        out: list[NodeEffect] = []
+        while self._backlog and now_ms >= self._matched_ms + self.matching_ms:
+            effect = self._backlog.popleft()
+            if isinstance(effect, AwaitMatchers):
+                out += self._run(self.machine.matched(effect.token, now_ms), now_ms)
+            else:
+                self._matched_ms += self.matching_ms
+                out += self._run(self._relay(effect, now_ms), now_ms)
+        return out
+
+    def _relay(self, effect: RelayPublications, now_ms: int) -> list[Effect]:
+        context = RequestContext(_Relaying(effect.connection), effect.number, None)
+        admitted = self._admission.relay(context, effect.batch, effect.indexes, effect.link)
+        return self._deliver_each(admitted, now_ms)
 
     def _deliver_each(self, admitted: AdmittedPublish, now_ms: int) -> list[Effect]:
         """Match and record publications one by one, so that each is accepted or refused alone."""

@@ -28,8 +28,10 @@ from lavant.broker.federation.session import LinkSession
 if TYPE_CHECKING:
     from lavant.broker.federation.machine import FederationMachine
 
-FLUSH_MS_MAX = 60_000
-"""A flush that is not passed on by then is forgotten."""
+STILL_MS_MAX = 60_000
+"""A flush that has not come closer to being passed on for so long is forgotten."""
+FLUSH_MS_MAX = 600_000
+"""So is one that is older: the publications before it take a broker longer than that."""
 FLUSHES_MAX = 10_000
 
 
@@ -42,6 +44,10 @@ class _Flush(msgspec.Struct):
     """Over which it came; empty if it begins here."""
     number: int
     since_ms: int
+    progress_ms: int
+    """When it last came closer to being passed on."""
+    received: int = 0
+    """Of the publications before it."""
     token: int = 0
     """Of the matchers."""
     is_matched: bool = False
@@ -63,17 +69,29 @@ class PathFlushes:
 
     def begin(self, target: str, migration: str, step: str) -> None:
         """Flush the path to a broker; nothing happens if that goes on already."""
-        self._add(_Flush(self._machine.own.identity, target, migration, step, "", 0, self._machine.now_ms))
+        now_ms = self._machine.now_ms
+        self._add(_Flush(self._machine.own.identity, target, migration, step, "", 0, now_ms, now_ms))
 
     def received(self, session: LinkSession, frame: PathFlush) -> None:
-        way = (frame.source, frame.target, frame.migration, frame.step)
-        self._add(_Flush(*way, session.link, frame.number, self._machine.now_ms))
+        way, now_ms = (frame.source, frame.target, frame.migration, frame.step), self._machine.now_ms
+        self._add(_Flush(*way, session.link, frame.number, now_ms, now_ms))
 
     def matched(self, token: int) -> None:
         """The matchers know all routes up to now, and all that they matched before is recorded."""
         for flush in self._matching.pop(token, []):
             flush.is_matched = True
+            flush.progress_ms = self._machine.now_ms
             flush.position = self._machine.server.position
+
+    def is_working_off(self, migration: str, *, within_ms: int) -> bool:
+        """Whether a flush of a move waits here for publications that are received and matched all the time."""
+        own, since_ms = self._machine.own.identity, self._machine.now_ms - within_ms
+        for flush in self._flushes.values():
+            waits = not flush.is_matched or flush.target == own  # others wait for the next broker
+            is_matching = flush.token and not flush.is_matched
+            if flush.migration == migration and waits and (is_matching or flush.progress_ms >= since_ms):
+                return True
+        return False
 
     def advance(self) -> None:
         """Pass on what can be; called whenever something was received, or is durable."""
@@ -81,7 +99,7 @@ class PathFlushes:
             return
         token = self._token + 1
         for key, flush in list(self._flushes.items()):
-            if self._machine.now_ms - flush.since_ms > FLUSH_MS_MAX or self._is_done(flush):
+            if self._is_done(flush) or self._is_stale(flush):
                 del self._flushes[key]
         if self._matching.get(token):  # all that reached the matchers now wait for one answer
             self._token = token
@@ -121,6 +139,16 @@ class PathFlushes:
         machine.send(session, PathFlush(flush.source, flush.target, flush.migration, flush.step, number))
         return True
 
+    def _is_stale(self, flush: _Flush) -> bool:
+        now_ms = self._machine.now_ms
+        is_matching = flush.token and not flush.is_matched  # the matchers answer sooner or later
+        is_still = not is_matching and now_ms - flush.progress_ms > STILL_MS_MAX
+        return is_still or now_ms - flush.since_ms > FLUSH_MS_MAX
+
     def _has_received(self, flush: _Flush) -> bool:
         received = self._machine.relays.durable_of(flush.link)
-        return received is not None and received >= flush.number
+        if received is None:
+            return False
+        if received > flush.received:
+            flush.received, flush.progress_ms = received, self._machine.now_ms
+        return received >= flush.number

@@ -42,7 +42,7 @@ from lavant.broker.federation.frames import (
     MigrationUnknown,
     PathFlush,
 )
-from lavant.broker.federation.migration.flush import PathFlushes
+from lavant.broker.federation.migration.flush import FLUSH_MS_MAX, PathFlushes
 from lavant.broker.federation.migration.state import NOTED_MAX, Arrival, Departure
 from lavant.broker.federation.migration.values import exported
 from lavant.broker.federation.session import LinkSession
@@ -205,14 +205,14 @@ class SubscriptionMigrations:
             self._arrive(arrival, driver)
 
     def _depart(self, departure: Departure, driver: _Driver) -> None:
-        now_ms, migration = self._machine.now_ms, departure.migration
+        migration = departure.migration
         if departure.is_handed_over:
             if not driver.is_opened:
                 self._flushes.begin(departure.target, migration, HANDED_OVER)
             driver.numbers.clear()
             self._send_messages(departure, driver)
-        elif now_ms >= departure.deadline_ms:
-            self._undo(departure, f"it was not ready after {self._machine.config.migration_ms_max} ms")
+        elif self._is_overdue(departure):
+            self._undo(departure, f"nothing brought it closer for {self._machine.config.migration_ms_max} ms")
         elif len(departure.taken) > NOTED_MAX:
             self._undo(departure, f"over {NOTED_MAX} publications came before it was ready")
         else:
@@ -400,12 +400,20 @@ class SubscriptionMigrations:
                 self._open(source, driver.opening)
 
     def _hand_over(self, departure: Departure) -> None:
-        if self._machine.now_ms >= departure.deadline_ms:
-            return
         migration, driver = departure.migration, self._driver(departure.migration)
         self._handed_over_ms[migration] = self._machine.now_ms
         driver.waits_ms = 0
         self._record(HandOverSubscription(migration), lambda answer: self._go_on(migration), queue=departure.queue)
+
+    def _is_overdue(self, departure: Departure) -> bool:
+        """Whether a move has to be undone. A broker with more publications than it can match needs long to work off
+        those before a flush, and is the one that has to get rid of subscriptions: it has as long as it gets on.
+        """
+        now_ms, within_ms = self._machine.now_ms, self._machine.config.migration_ms_max
+        if now_ms < departure.deadline_ms:
+            return False
+        is_working_off = self._flushes.is_working_off(departure.migration, within_ms=within_ms)
+        return not is_working_off or now_ms >= departure.deadline_ms + FLUSH_MS_MAX
 
     # ── shared ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -65,6 +65,8 @@ GATHER_MS = 3_000
 """Reports of other brokers are gathered for so long before the first session, which could be with one of them only."""
 MOVES_AT_ONCE = 16
 """To each broker: those to one that does not answer hold up no others."""
+MOVES_AT_ONCE_BEHIND = 500
+"""From a broker that gets more than it can match: all of them wait for the same publications."""
 PAUSES_KEPT = 1000
 COVERING_BYTES_MAX = 256 << 10
 """Of the filters in a reply; what is cut off counts as not covered."""
@@ -337,7 +339,9 @@ class FederationBalancer:
 
     async def _move_all(self, session: str, requests: list[MoveSubscription]) -> None:
         """Ask for moves as long as the session lasts: its plan is out of date when it has ended at its deadline."""
-        gates = {each.broker: asyncio.Semaphore(MOVES_AT_ONCE) for each in requests}
+        is_behind = self.machine.load.input_utilization >= self._policy.config.overload_high
+        at_once = MOVES_AT_ONCE_BEHIND if is_behind else MOVES_AT_ONCE
+        gates = {each.broker: asyncio.Semaphore(at_once) for each in requests}
 
         async def move(request: MoveSubscription) -> bool:
             async with gates[request.broker]:
