@@ -38,7 +38,7 @@ EXPECTED = (122, 244, 487, 1218)
 """Subscribers in the steady state, 71 of them of the system in the thesis."""
 LAST_JOIN_S = 1010
 MOVED_S = 2000
-"""From here on the thesis measures overhead: until then thousands of subscribers join, and most of them have to move."""
+"""From here on the thesis measures overhead: until then subscribers join, and most of them have to move."""
 NOISE = (0.005, 0.005, 0.0005)
 """Deviations of a twentieth of a threshold: below, no seed is better than another."""
 BUSY_MS_MAX = 180_000

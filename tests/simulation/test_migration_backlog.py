@@ -26,8 +26,7 @@ MOVES_US, MOVED_US = 12 * S, 35 * S
 
 class BacklogWorld(MigrationWorld):
     def configured(self, name: str) -> FederationConfig:
-        patient = replace(super().configured(name), probe_ms=5_000, probe_timeout_ms=15_000)
-        return replace(patient, migration_ms_max=DEADLINE_MS, migration_retry_ms_max=500)
+        return replace(super().configured(name), migration_ms_max=DEADLINE_MS, migration_retry_ms_max=500)
 
     def neighbour_of(self, name: str) -> str | None:
         return max(self.hosts) if self.hosts else None

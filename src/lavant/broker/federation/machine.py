@@ -422,7 +422,7 @@ class FederationMachine:
         if number > session.sent:
             raise RefusedLink("invalid", f"publication {number} was confirmed, but only {session.sent} were sent")
         if number > session.acknowledged:
-            session.acknowledged = number
+            session.acknowledged, session.acknowledged_ms = number, self.now_ms
             session.in_flight_until(number)
             self.record(AcknowledgeLink(session.neighbour, session.link, number), grows=False)
 

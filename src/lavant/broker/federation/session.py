@@ -108,7 +108,8 @@ class LinkSession:
         # publications
         self.sent = 0
         self.acknowledged = 0
-        """By the other side."""
+        """By the other side; next, when that last rose."""
+        self.acknowledged_ms = 0
         self.acknowledges = 0
         """The last acknowledgement that was sent."""
         self.taken = 0
@@ -160,7 +161,10 @@ class LinkSession:
         self.in_flight_bytes += size
 
     def next_probe(self, now_ms: int, config: FederationConfig) -> LinkProbe | int | None:
-        """The probe that is due, if one is; or for how long the last one has no answer, if that is too long."""
+        """The probe that is due, if one is; or for how long the last one has no answer, if that is too long.
+
+        A neighbour that works off a backlog answers late, but confirms publications meanwhile.
+        """
         if now_ms < self.probe_due_ms:
             return None
         self.probe_due_ms = now_ms + config.probe_ms
@@ -168,5 +172,5 @@ class LinkSession:
             self.probe_number += 1
             self.probe_sent_ms = now_ms
             return LinkProbe(self.probe_number)
-        silent_ms = now_ms - self.probe_sent_ms
+        silent_ms = now_ms - max(self.probe_sent_ms, self.acknowledged_ms)
         return silent_ms if silent_ms >= config.probe_timeout_ms else None

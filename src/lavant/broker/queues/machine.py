@@ -184,9 +184,6 @@ class Queues:
     def serial(self, queue: str) -> int:
         return self._directory[queue].serial
 
-    def serials(self, queues: Iterable[str]) -> list[int]:
-        return [self._directory[queue].serial for queue in queues]
-
     def exists(self, queue: str) -> bool:
         return self._directory.find(queue) is not None
 

@@ -327,7 +327,7 @@ class FederationBalancer:
         self.meter.sampler = PressSampler(
             effect.session,
             list(self._sampled),
-            server.queues.serials(self._sampled),
+            list(map(server.queues.serial, self._sampled)),
             effect.covering,
             effect.publications,
         )
