@@ -26,7 +26,6 @@ PRICES = 60
 BATCH = 10
 PAUSE_S = 0.1
 BALANCED_S_MAX = 180.0
-BEHIND_S = 60.0
 
 
 @pytest.fixture
@@ -191,38 +190,6 @@ def test_subscriptions_move_to_another_cluster(clusters: tuple[Broker, list[Brok
 def where(names: list[str], *brokers: Broker) -> dict[str, Broker]:
     """Brokers of the subscriptions that are not on their way."""
     return {name: broker for broker in brokers for name in movable(broker) if name in names}
-
-
-@pytest.mark.soak
-def test_a_broker_that_is_behind_gets_rid_of_subscriptions(tmp_path: Path) -> None:
-    """It can match half of what comes. When balancing is turned on, half a minute of it waits."""
-    strong = Broker(tmp_path, "B1", options=("--require-advertisements", "--bandwidth", "1M"))
-    weak = Broker(tmp_path, "B2", strong, options=("--require-advertisements", "--matching-rate", "1500"))
-    names = [f"s{number}" for number in range(30)]
-    try:
-        wait_for_members(strong, weak)
-        with lavant.connect(strong.url) as client:
-            client.advertise("price >= 0", name="prices")
-        for number, name in enumerate(names):
-            weak.subscribe(f"price >= {number} and price < {number + 30}", name)
-        publishing = Publishing(strong)
-        publishing.start()
-        try:
-            time.sleep(BEHIND_S)
-            command("on", broker=weak)
-            wait_for(lambda: moved(weak) > len(names) // 2, weak)
-        finally:
-            publishing.is_over.set()
-            publishing.join()
-        assert "does not move" not in weak.log
-        wait_for(lambda: len(where(names, strong, weak)) == len(names), weak)
-        places = where(names, strong, weak)
-        for number, name in enumerate(names):
-            due = Counter(n for n in range(publishing.count) if number <= n % PRICES < number + 30)
-            assert received(places[name], name, due.total()) == due, name
-    finally:
-        weak.kill()
-        strong.kill()
 
 
 @pytest.mark.soak
