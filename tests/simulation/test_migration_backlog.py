@@ -40,7 +40,7 @@ class BacklogWorld(MigrationWorld):
     def publish(self, random: Random) -> None:
         self._publish(BETWEEN, random.randrange(10))
 
-    def move(self) -> None:
+    def move_one(self) -> None:
         self.hosts[SLOW].stimulate(WorkRequested(AskedToMove("s", NEW)))
 
     def check_moved(self) -> None:
@@ -56,7 +56,7 @@ def build(world: World, options: MigrationOptions) -> None:
         federation.add_broker()
     world.after(S, federation.begin)
     world.arrivals("clients", Exponential(GAP_MS * MS), federation.publish)
-    world.after(MOVES_US, federation.move)
+    world.after(MOVES_US, federation.move_one)
     world.after(MOVED_US, federation.check_moved)
 
     def observe() -> None:

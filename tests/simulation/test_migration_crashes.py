@@ -5,6 +5,7 @@ nothing twice.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
@@ -62,9 +63,9 @@ class CrashWorld(MigrationWorld):
 
     def subscribe(self) -> None:
         for name in ("moves", "stays"):
-            self.ask(OLD, Subscribe("x >= 2", name), lambda answer, name=name: self._known(name))
+            self.ask(OLD, Subscribe("x >= 2", name), partial(self._known, name))
 
-    def _known(self, name: str) -> None:
+    def _known(self, name: str, answer: object) -> None:
         self.oracle.subscribed(name, OLD, "x >= 2")
 
     def publish(self, random: Random) -> None:
@@ -74,7 +75,7 @@ class CrashWorld(MigrationWorld):
         """A consumer gets messages and keeps them until the move is over."""
         self.ask(OLD, Receive("moves", 2, visibility_ms=1_500), lambda answer: None)
 
-    def move(self) -> None:
+    def move_one(self) -> None:
         self.hosts[OLD].stimulate(WorkRequested(AskedToMove("moves", NEW)))
 
     def stepped(self, host: Host, step: MoveStep) -> None:
@@ -97,7 +98,7 @@ def build(world: World, options: CrashOptions) -> None:
     world.arrivals("clients", Exponential(20 * MS), federation.publish)
     world.arrivals("consumers", Exponential(100 * MS), federation.consume)
     world.after(MOVES_US - 100 * MS, federation.lease)
-    world.after(MOVES_US, federation.move)
+    world.after(MOVES_US, federation.move_one)
 
     def observe() -> None:
         federation.observe()
