@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.bench.timing import processor_s
 from tests.integration.frames import FrameClient
 
 from lavant.broker.protocol.subscriptions import Publish, Subscribe
@@ -122,7 +123,7 @@ def _measure(process: subprocess.Popen[str], client: FrameClient, rounds: int) -
 
 def _slice_us(process: subprocess.Popen[str], client: FrameClient) -> float:
     """Publish as fast as the broker answers; returns the processor time of a publication."""
-    count, begin_s = 0, _used_s(process.pid)
+    count, begin_s = 0, processor_s(process.pid)
     used_s = 0.0
     while used_s < SLICE_S:
         requests = []
@@ -132,7 +133,7 @@ def _slice_us(process: subprocess.Popen[str], client: FrameClient) -> float:
             )
             count += BATCH
         client.ask_all(requests)
-        used_s = _used_s(process.pid) - begin_s
+        used_s = processor_s(process.pid) - begin_s
     return used_s / count * 1e6
 
 
@@ -143,11 +144,6 @@ def interval_of_median(values: list[float]) -> tuple[float, float]:
     while sum(math.comb(count, below) for below in range(rank + 1)) / 2**count <= 0.025:
         rank += 1
     return ordered[max(0, rank - 1)], ordered[min(count - 1, count - rank)]
-
-
-def _used_s(process: int) -> float:
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 if __name__ == "__main__":
