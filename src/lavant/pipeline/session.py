@@ -72,8 +72,8 @@ JVM_OPTIONS = " ".join(
     [
         "-XX:+UseSerialGC",
         "-Djdk.lang.Process.launchMechanism=VFORK",
-        # Java's optimising compiler takes a core for minutes, for code whose time is in Python; without it, a small
-        # batch of a stream that has just started takes less than half of the time.
+        # Java's optimising compiler takes half a core for minutes, for code whose time is in Python; and until it is
+        # done, code that collects its statistics is slower than what the quick compiler makes without it.
         "-XX:TieredStopAtLevel=1",
     ]
 )
