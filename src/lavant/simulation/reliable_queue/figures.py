@@ -264,7 +264,7 @@ def _predicted(
     """Three charts: delivery time, waiting, utilisation of consumers, by number of threads."""
     figures: tuple[tuple[str, Callable[[QueuePrediction], float]], ...] = (
         ("delivery time (s)", lambda each: each.delivery_s),
-        ("messages that wait", lambda each: each.requests - _in_service(each)),
+        ("messages that wait", _waiting),
         ("utilisation of consumers", lambda each: each.consumers.utilisation),
     )
     charts = []
@@ -288,9 +288,10 @@ def _predicted(
     return tuple(charts)
 
 
-def _in_service(found: QueuePrediction) -> float:
+def _waiting(found: QueuePrediction) -> float:
+    """Added up: as all messages less those in service, few of them would drown in rounding."""
     phases = [phase for phase in (found.senders, found.consumers) if phase is not None]
-    return sum(phase.utilisation * phase.count for phase in phases)
+    return found.held + sum(phase.waiting for phase in phases)
 
 
 def _stable(scenario: QueueScenario) -> QueuePrediction | None:
