@@ -53,7 +53,7 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
             return True
         return False
 
-    command = [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(store.port)]
+    command = [sys.executable, str(Path(__file__).with_name("s3_server.py")), str(store.port)]
     server = ServerProcess("the S3 server", command, has_bucket, directory / "s3.log")
     server.start()
     try:
