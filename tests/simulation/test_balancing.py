@@ -28,19 +28,19 @@ from lavant.simulation.balancing.measures import (
 from lavant.simulation.balancing.micro_figures import PERIOD
 from lavant.simulation.balancing.setups import LOCAL
 from lavant.simulation.balancing.workload import QuoteTable
-from lavant.simulation.balancing.world import BalancingWorld, ControlFaults
+from lavant.simulation.balancing.world import MOVE_MESSAGES, BalancingWorld, ControlFaults
 from lavant.simulation.figures import Calls, FigureSettings, run_here
 
 SEEDS = range(1001, 1021)
-"""Others than those with which `shares` was made; a guard of `thesis` was mended after 1013."""
+"""Others than those with which the policies were made, but for 1013, after which a guard of `thesis` was mended."""
 GLOBAL_SEEDS = range(1001, 1007)
 EXPECTED = (122, 244, 487, 1218)
 """Subscribers in the steady state, 71 of them of the system in the thesis."""
 LAST_JOIN_S = 1010
 MOVED_S = 2000
 """From here on the thesis measures overhead: until then subscribers join, and most of them have to move."""
-NOISE = (0.005, 0.005, 0.0005)
-"""Deviations of a twentieth of a threshold: below, no seed is better than another."""
+THRESHOLDS = np.array([0.1, 0.1, 0.01])
+"""Of input, output and matching delay: in these, the three deviations can be added."""
 BUSY_MS_MAX = 180_000
 """A session takes seconds; a lost message adds a lease of a minute, and a renewal of a session that is over another."""
 FAULTS = ControlFaults(lost=0.2, twice=0.2, late=0.3)
@@ -58,11 +58,19 @@ def deviations(run: BalancingTrace) -> tuple[float, float, float]:
     return float(found[0]), float(found[1]), float(found[2])
 
 
+def unevenness(run: BalancingTrace) -> float:
+    """The sum of all three deviations, each in its threshold."""
+    return float((np.array(deviations(run)) / THRESHOLDS).sum())
+
+
 def assert_sane(run: BalancingTrace) -> None:
     assert (run.subscribers[run.time_s > LAST_JOIN_S].sum(axis=1) == run.experiment.subscribers).all()
     assert overhead(run)[run.time_s > MOVED_S].max() < 0.007
     assert overhead(run)[-100:].mean() <= 0.003
     assert run.control_messages[-1] < 0.003 * run.messages[-1]
+    # Each move needs its messages; reports and sessions are bounded beside them.
+    joined = int(np.flatnonzero(run.time_s >= LAST_JOIN_S)[0])
+    assert run.control_messages[joined] - MOVE_MESSAGES * run.moves[joined] < 0.0018 * run.messages[joined]
 
 
 def test_the_thesis_converges_and_shares_does_so_in_half_the_time_with_fewer_moves() -> None:
@@ -74,7 +82,7 @@ def test_the_thesis_converges_and_shares_does_so_in_half_the_time_with_fewer_mov
     assert second is not None
     assert second - LAST_JOIN_S <= (first - LAST_JOIN_S) / 2
     assert shares.moves[-1] <= 1.2 * least_moves(shares)
-    assert all(ours <= theirs for ours, theirs in zip(deviations(shares), deviations(thesis), strict=True))
+    assert unevenness(shares) <= unevenness(thesis)
     assert shares.subscribers[-1].tolist() == pytest.approx([share * 2000 / 2071 for share in EXPECTED], rel=0.05)
 
 
@@ -89,7 +97,10 @@ def test_the_local_experiment_of_the_thesis_over_seeds() -> None:
     assert None not in [balanced_s(run, begin_s=3000, end_s=6000) for run in runs]
     found = np.array([deviations(run) for run in runs])
     assert np.median(found[:, 0]) <= 0.04
+    # No session evens out delays that differ by less than the threshold.
     assert np.median(found[:, 2]) <= 0.002
+    assert found[:, 2].max() <= THRESHOLDS[2] / 2
+    assert np.median([overhead(run, is_of_brokers=True)[-100:].mean() for run in runs]) <= 0.003
     ends = np.mean([run.subscribers[-1] for run in runs], axis=0)
     assert ends.tolist() == pytest.approx(list(EXPECTED), rel=0.1)
     assert abs(np.mean([mean_error(run, "input_utilization") for run in runs])) <= 0.10
@@ -99,6 +110,7 @@ def test_the_local_experiment_of_the_thesis_over_seeds() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("setup", ["local", "wide"])
 def test_shares_beats_the_thesis_on_every_seed(setup: str) -> None:
+    found: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
     for seed in SEEDS:
         thesis, shares = trace(setup, "thesis", seed), trace(setup, "shares", seed)
         assert_sane(shares)
@@ -106,10 +118,12 @@ def test_shares_beats_the_thesis_on_every_seed(setup: str) -> None:
         assert second is not None
         assert first is None or second - LAST_JOIN_S <= (first - LAST_JOIN_S) / 2
         assert shares.moves[-1] <= 1.2 * least_moves(shares)
-        compared = zip(deviations(shares), deviations(thesis), NOISE, strict=True)
-        assert all(ours <= max(theirs, noise) for ours, theirs, noise in compared)
+        assert unevenness(shares) <= unevenness(thesis)
+        found.append((deviations(shares), deviations(thesis)))
         assert abs(mean_error(shares, "input_utilization")) <= 0.10
         assert abs(mean_error(shares, "output_utilization")) <= 0.05
+    ours, theirs = np.median(found, axis=0)
+    assert (ours <= theirs).all()
 
 
 @pytest.mark.soak
@@ -191,8 +205,9 @@ def test_balancing_goes_on_with_a_third_of_its_messages_lost() -> None:
     world = faulty_world("shares", 2, ControlFaults(lost=0.33, twice=0.2, late=0.2))
     for _ in range(600):
         world.step()
-    share = world.counts / world.counts.sum()
-    assert share.tolist() == pytest.approx([1 / 17, 2 / 17, 4 / 17, 10 / 17], abs=0.04)
+    fleet = world.fleet
+    apart = [np.ptp(each) for each in (fleet.input_utilization, fleet.output_utilization, fleet.delay_s)]
+    assert (np.array(apart) <= THRESHOLDS).all()
 
 
 def test_daily_quotes_are_split_into_as_many_symbols_as_there_are_publishers(tmp_path: Path) -> None:

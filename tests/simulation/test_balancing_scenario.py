@@ -29,6 +29,8 @@ STEPS = (
 SMALL = BalancingOptions(policy="any")
 DYING = BalancingOptions(swarm=False, kills_per_step=0.1, kills_per_min=20.0, loss=0.1)
 """Brokers die after every tenth step, and messages are lost."""
+PAIRS = BalancingOptions(policy="thesis")
+"""Brokers that even out two at a time come to rest last."""
 
 
 def test_balancing_holds_whatever_happens() -> None:
@@ -41,8 +43,14 @@ def test_balancing_holds_whatever_happens() -> None:
     assert [name for name in wanted if not figures[name]] == []
 
 
+def test_pairs_of_brokers_in_two_clusters_have_the_time_to_come_to_rest() -> None:
+    outcome = run(balancing.SCENARIO, 85, minutes=0.15, options=BalancingOptions(policy="any"))
+    assert outcome.violation is None, outcome.report()
+    assert outcome.figures["moved"] > 50
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("options", [SMALL, DYING], ids=["swarm", "dying"])
+@pytest.mark.parametrize("options", [SMALL, DYING, PAIRS], ids=["swarm", "dying", "pairs"])
 def test_balancing_holds_in_many_worlds(options: BalancingOptions) -> None:
     figures: Counter[str] = Counter()
     for seed in range(1, 201):

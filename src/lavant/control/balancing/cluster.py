@@ -115,7 +115,7 @@ class ClusterBalancer:
         elif now_ms >= self._detect_ms:
             self._detect_ms = now_ms + self._pause_ms()
             self._detect(now_ms, effects)
-        if self.is_on and self._own.latest:
+        if self._knows_own_load:
             report = self._reports.next(self._report, now_ms)
             if report is not None:
                 effects.extend(SendControl(message=report, to=head) for head in self._neighbours)
@@ -123,12 +123,16 @@ class ClusterBalancer:
 
     def wakeup_ms(self) -> int | None:
         session = None if self._session is None else self._session.deadline_ms
-        is_reporting = self.is_on and self._own.latest  # without own brokers there is nothing to report
-        report = self._reports.due_ms if is_reporting else None
+        report = self._reports.due_ms if self._knows_own_load else None
         times = (self._detect_ms, report, session)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     # Reports.
+
+    @property
+    def _knows_own_load(self) -> bool:
+        """A head that is on, and has heard of an edge broker of its own lately; one that has just started has not."""
+        return self.is_on and bool(self._own.latest)
 
     def _report(self) -> LoadReport:
         load = mean_load([report.load for report in self._own.latest.values()])
@@ -180,7 +184,7 @@ class ClusterBalancer:
             elif self._session.is_open:
                 self._follow(self._session.peer, effects, is_on=True)  # renewed: a message may be lost, a head die
             return
-        if not self.is_on or not self._own.latest:
+        if not self._knows_own_load:
             return
         clusters = self._clusters.latest
         if self.status is BalancingStatus.OK and any(
@@ -194,6 +198,8 @@ class ClusterBalancer:
 
     def _lighter(self) -> list[str]:
         """Clusters whose load is lower by more than a threshold, the largest difference first."""
+        if not self._knows_own_load:
+            return []
         load = self._report().load
         found = [
             (max(exceeded.values()), head)
@@ -222,8 +228,7 @@ class ClusterBalancer:
     def _help(self, now_ms: int, effects: list[BalancingEffect]) -> None:
         session = self._session
         if session is None:
-            if self.is_on and self._own.latest:
-                self._ask_first(self._lighter(), now_ms, effects)
+            self._ask_first(self._lighter(), now_ms, effects)
         elif session.is_open:
             session.help_requests += 1
             if session.help_requests >= self.config.help_requests_max:

@@ -18,9 +18,6 @@ class BalancingConfig(msgspec.Struct, frozen=True, kw_only=True):
     report_periods_max: int = 3
     """A report expires after so many periods; every second one is published even if nothing changed (keep-alive)."""
 
-    reports_changes: bool = False
-    """Whether a change of status is reported at once; the thesis waits for the next period."""
-
     press_samples: int = 50
     press_timeout_ms: int = 30_000
 
@@ -66,7 +63,7 @@ class BalancingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if name != "reports_changes" and not getattr(self, name) > 0:
+            if not getattr(self, name) > 0:
                 raise InvalidValue(f"{name} must be positive, got {getattr(self, name)}")
         for low, high in (
             ("overload_low", "overload_high"),

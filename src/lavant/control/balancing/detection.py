@@ -95,15 +95,17 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 class Stability:
-    """Whether the three indices have changed by less than a fraction within a window (Section 3.3.2.1)."""
+    """Whether the three indices have changed by less than a fraction within a window (Section 3.3.2.1), and so has the
+    number of subscriptions: while subscribers join, indices rise slowly and are noisy.
+    """
 
     def __init__(self, config: BalancingConfig) -> None:
         self._config = config
-        self._loads: deque[tuple[int, tuple[float, float, float]]] = deque()
+        self._loads: deque[tuple[int, tuple[float, float, float], int]] = deque()
 
     def observe(self, load: BrokerLoad, now_ms: int) -> None:
         indices = (load.input_utilization, load.output_utilization, load.matching_delay_s / self._config.delay_unit_s)
-        self._loads.append((now_ms, indices))
+        self._loads.append((now_ms, indices, load.subscriptions))
         while self._loads and self._loads[0][0] < now_ms - self._config.stable_window_ms:
             self._loads.popleft()
 
@@ -114,11 +116,13 @@ class Stability:
             return False
         if waited >= self._config.stable_ms_max:
             return True
-        loads = [indices for time_ms, indices in self._loads if time_ms >= since_ms]
+        loads = [(indices, count) for time_ms, indices, count in self._loads if time_ms >= since_ms]
         if not loads or waited < self._config.stable_window_ms:
             return False
-        spread = [max(values) - min(values) for values in zip(*loads, strict=True)]
-        return bool(max(spread) <= self._config.stable_change)
+        spread = [max(values) - min(values) for values in zip(*(indices for indices, _ in loads), strict=True)]
+        counts = [count for _, count in loads]
+        change = self._config.stable_change
+        return bool(max(spread) <= change and max(counts) - min(counts) <= change * max(counts))
 
 
 def jitter_ms(broker: str, count: int, low_ms: int, high_ms: int) -> int:

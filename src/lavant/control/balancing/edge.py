@@ -7,10 +7,11 @@ The same machine runs every policy. A policy says whom to ask and what to move; 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from lavant.control.balancing.config import BalancingConfig
 from lavant.control.balancing.detection import Stability, Thresholds, is_available, jitter_ms, overload, smooth
-from lavant.control.balancing.exchange import PeerReports, ReportSchedule
+from lavant.control.balancing.exchange import PeerReports, ReportSchedule, is_news
 from lavant.control.balancing.outcomes import Outcomes
 from lavant.control.balancing.policies.interface import (
     BalancingPolicy,
@@ -90,8 +91,11 @@ class EdgeBalancer:
         self._turns = 0
         self._settling_since_ms = 0
         self._waiting_since_ms: int | None = None
+        self._unsettled_since_ms: int | None = None
         self._followed: dict[str, int] = {}
         """Other clusters whose reports are watched, and until when; the head renews it while its session lasts."""
+        self._was_outdated = False
+        """The last session was given up because loads had changed meanwhile."""
         self._futile = Backoff(self.config.report_period_ms)
 
     @property
@@ -148,9 +152,9 @@ class EdgeBalancer:
 
     def _report(self) -> LoadReport:
         load = self.load if self._smoothed is None else self._smoothed
-        balanced = [
-            peer for peer, report in self._peers.latest.items() if self._thresholds.are_balanced(load, report.load)
-        ]
+        # Heads alone read whom a broker is balanced with; without one, a change of it would be reported for nobody.
+        peers = {} if self._head is None else self._peers.latest
+        balanced = [peer for peer, report in peers.items() if self._thresholds.are_balanced(load, report.load)]
         return LoadReport(
             broker=self.broker, cluster=self.cluster, status=self.status, load=load, balanced_with=tuple(balanced)
         )
@@ -161,11 +165,12 @@ class EdgeBalancer:
         if self.status == before:
             return
         if self.status is BalancingStatus.STABILIZING:
-            self._settling_since_ms = now_ms
-        if self.config.reports_changes:
+            self._settling_since_ms, self._unsettled_since_ms = now_ms, None
+        if is_news(self.status, before):
             self._announce(now_ms, effects)
 
     def _announce(self, now_ms: int, effects: list[BalancingEffect]) -> None:
+        """The thesis waits for the next period; until then, others would ask brokers that refuse."""
         report = self._reports.at_once(self._report(), now_ms)
         effects.append(SendControl(message=report, cluster=self.cluster))
 
@@ -267,7 +272,7 @@ class EdgeBalancer:
             return
         proposals = self._propose(now_ms) if self.is_on else []
         if proposals:
-            self._begin(proposals, now_ms, effects)
+            self._begin(f"{self.broker}/{now_ms}/{self._turns}", proposals, now_ms, effects)
         elif is_high and self.is_on:
             self._ask_for_help(effects)
 
@@ -291,6 +296,10 @@ class EdgeBalancer:
             self._waiting_since_ms = None
         elif self._waiting_since_ms is None:
             self._waiting_since_ms = now_ms
+        if all(report.status is BalancingStatus.OK for report in peers.values()):
+            self._unsettled_since_ms = None
+        elif self._unsettled_since_ms is None:
+            self._unsettled_since_ms = now_ms
         view = Neighbourhood(
             broker=self.broker,
             status=self.status,
@@ -298,6 +307,7 @@ class EdgeBalancer:
             peers=peers,
             config=self.config,
             waited_ms=0 if self._waiting_since_ms is None else now_ms - self._waiting_since_ms,
+            unsettled_ms=0 if self._unsettled_since_ms is None else now_ms - self._unsettled_since_ms,
         )
         return [each for each in self.policy.propose(view) if self._futile.may_try((each.index, each.peers), now_ms)]
 
@@ -307,9 +317,9 @@ class EdgeBalancer:
 
     # The offloading side.
 
-    def _begin(self, proposals: list[Proposal], now_ms: int, effects: list[BalancingEffect]) -> None:
+    def _begin(self, name: str, proposals: Sequence[Proposal], now_ms: int, effects: list[BalancingEffect]) -> None:
         self._session = Offloading(
-            session=f"{self.broker}/{now_ms}/{self._turns}",
+            session=name,
             proposals=proposals,
             deadline_ms=now_ms + self.config.reply_ms,
             renew_ms=now_ms + self.config.reply_ms // 2,
@@ -334,21 +344,14 @@ class EdgeBalancer:
         accepted = session.accepted
         if not accepted:
             if len(session.proposals) > 1:
-                self._session = Offloading(
-                    session=f"{session.session}+",
-                    proposals=session.proposals[1:],
-                    deadline_ms=now_ms + self.config.reply_ms,
-                    renew_ms=now_ms + self.config.reply_ms // 2,
-                    replies={},
-                    before={},
-                )
-                self._ask(self._session, effects)
+                self._begin(f"{session.session}+", session.proposals[1:], now_ms, effects)
                 return
             self._session = None
             if overload(self.load, self.config.overload_high) is not None:
                 self._ask_for_help(effects)
             return
         session.step = SessionStep.SAMPLING
+        session.asked_load = self.load
         session.renew_ms = now_ms + self.config.lease_ms // 4
         session.deadline_ms = now_ms + self.config.press_timeout_ms + self.config.reply_ms
         self._change(StatusEvent.SESSION_BEGUN, now_ms, effects)
@@ -366,6 +369,14 @@ class EdgeBalancer:
         if not isinstance(session, Offloading) or session.session != name or session.step is not SessionStep.SAMPLING:
             return
         loads = {peer: reply.load for peer, reply in session.accepted.items()}
+        session.before = {self.broker: self.load, **loads}
+        self._was_outdated = self._is_outdated(session)
+        if self._was_outdated:
+            outdated = OffloadPlan(moves=(), predicted=session.before)
+            reason = f"the input of {self.broker} has changed since the others told their loads"
+            self._decide(session, outdated, reason, now_ms, effects)
+            self._finish(session, 0, now_ms, effects)
+            return
         plan = self.policy.plan(
             OpenSession(
                 broker=self.broker,
@@ -377,8 +388,7 @@ class EdgeBalancer:
             )
         )
         session.plan = plan
-        session.before = {self.broker: self.load, **loads}
-        self._decide(session, plan, now_ms, effects)
+        self._decide(session, plan, session.proposal.reason, now_ms, effects)
         if not plan.moves:
             self._futile.note((session.proposal.index, session.proposal.peers), now_ms)
             self._finish(session, 0, now_ms, effects)
@@ -387,6 +397,18 @@ class EdgeBalancer:
         patience_ms = self.config.migration_ms * len(plan.moves)
         session.deadline_ms = now_ms + min(patience_ms, self.config.session_ms_max)
         effects.append(StartMoves(session=name, moves=plan.moves))
+
+    def _is_outdated(self, session: Offloading) -> bool:
+        """Whether publishers have changed their rates since the others told their loads: our subscriptions are the
+        same, the input is not. A plan would compare loads of before and after. An overloaded broker does not wait, and
+        none does twice: rates may change all the time.
+        """
+        before, now = session.asked_load, self.load
+        is_urgent = self._was_outdated or overload(now, self.config.overload_high) is not None
+        if is_urgent or before.subscriptions != now.subscriptions:
+            return False
+        change = abs(now.input_rate_per_s - before.input_rate_per_s)
+        return change > self.config.ratio_threshold * max(before.input_rate_per_s, now.input_rate_per_s)
 
     def _moved(self, ended: MovesEnded, now_ms: int, effects: list[BalancingEffect]) -> None:
         session = self._session
@@ -413,8 +435,7 @@ class EdgeBalancer:
         else:
             is_free = is_available(self.load, self.config)
             self.status = BalancingStatus.OK if is_free else BalancingStatus.NOT_AVAILABLE
-            if self.config.reports_changes:
-                self._announce(now_ms, effects)
+            self._announce(now_ms, effects)
 
     def _renew(self, now_ms: int, effects: list[BalancingEffect]) -> None:
         session = self._session
@@ -441,7 +462,9 @@ class EdgeBalancer:
 
     # Decisions.
 
-    def _decide(self, session: Offloading, plan: OffloadPlan, now_ms: int, effects: list[BalancingEffect]) -> None:
+    def _decide(
+        self, session: Offloading, plan: OffloadPlan, reason: str, now_ms: int, effects: list[BalancingEffect]
+    ) -> None:
         proposal = session.proposal
         counts: dict[str, int] = {}
         for move in plan.moves:
@@ -453,7 +476,7 @@ class EdgeBalancer:
             decision=Decision(
                 loop="balancing",
                 action=action,
-                reason=proposal.reason,
+                reason=reason,
                 figures=dict(proposal.figures),
                 time_ms=now_ms,
             ),

@@ -1,7 +1,9 @@
 """PIE: when to publish a load report, and what others have reported (Section 3.3.1).
 
-A report is due every period. It is published if an index has changed by more than its threshold, if the status or the
-balanced set has changed, or as a keep-alive: after two periods without one, since peers forget a broker after three.
+A report is due every period. It is published if an index has changed by more than its threshold, if the balanced set
+or what others may expect of this broker has changed, or as a keep-alive: after two periods without one, since peers
+forget a broker after three. A broker that accepts nothing, and did not before, only publishes keep-alives: its load has
+no effect on what others decide.
 """
 
 from __future__ import annotations
@@ -11,12 +13,20 @@ from collections.abc import Callable
 import msgspec
 
 from lavant.control.balancing.config import BalancingConfig
-from lavant.control.balancing.values import LoadReport
+from lavant.control.balancing.values import BalancingStatus, LoadReport
 
 PEERS_MAX = 1000
 """Brokers whose reports are kept; a cluster is far smaller."""
 
 KEEP_ALIVE_PERIODS = 2
+
+
+_REFUSING = frozenset({BalancingStatus.BUSY, BalancingStatus.STABILIZING})
+
+
+def is_news(status: BalancingStatus, before: BalancingStatus) -> bool:
+    """Whether a change of status matters to others. BUSY and STABILIZING are the same to them: the broker refuses."""
+    return status != before and not {status, before} <= _REFUSING
 
 
 class ReportSchedule:
@@ -52,9 +62,11 @@ class ReportSchedule:
         return self._last
 
     def _has_news(self, report: LoadReport, last: LoadReport, now_ms: int) -> bool:
-        if report.status != last.status or report.balanced_with != last.balanced_with:
+        if is_news(report.status, last.status) or now_ms - self._sent_ms >= KEEP_ALIVE_PERIODS * self._period_ms:
             return True
-        if now_ms - self._sent_ms >= KEEP_ALIVE_PERIODS * self._period_ms:
+        if report.status is not BalancingStatus.OK:
+            return False
+        if report.balanced_with != last.balanced_with:
             return True
         config, load, before = self._config, report.load, last.load
         ratio = max(

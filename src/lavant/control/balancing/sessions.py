@@ -40,6 +40,8 @@ class Offloading(msgspec.Struct, kw_only=True):
     """
     step: SessionStep = SessionStep.ASKING
     replies: dict[str, SessionReply] = {}
+    asked_load: BrokerLoad = BrokerLoad()
+    """Our load when the others had replied with theirs."""
     before: dict[str, BrokerLoad] = {}
     plan: OffloadPlan | None = None
 

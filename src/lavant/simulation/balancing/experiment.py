@@ -22,7 +22,7 @@ EVERY_S = 10
 
 SERIES = (
     *("input", "output", "delay_s", "subscribers", "input_queuing_s", "output_queuing_s", "delivery_s"),
-    *("control_messages", "messages", "moves"),
+    *("control_messages", "messages", "deliveries", "moves"),
 )
 """The columns of a row, in this order."""
 
@@ -64,6 +64,8 @@ class BalancingTrace(msgspec.Struct, frozen=True, kw_only=True):
     control_messages: npt.NDArray[np.int64]
     messages: npt.NDArray[np.int64]
     """Control messages and publications that brokers have received so far, and publications that subscribers have."""
+    deliveries: npt.NDArray[np.int64]
+    """The last part of them."""
     moves: npt.NDArray[np.int64]
     decisions: list[BalancingDecision]
     cluster_sessions: int
@@ -163,5 +165,6 @@ def _row(world: BalancingWorld) -> tuple[object, ...]:
         float((delays * rates).sum() / total) if total > 0 else 0.0,
         world.control_messages,
         messages,
+        world.deliveries,
         world.moves,
     )

@@ -82,10 +82,13 @@ def between(trace: BalancingTrace, values: Floats, begin_s: float, end_s: float)
     return np.asarray(values[(trace.time_s > begin_s) & (trace.time_s <= end_s)])
 
 
-def overhead(trace: BalancingTrace, window_s: int = 100) -> Floats:
-    """Control messages as a fraction of all messages, over the last `window_s` seconds."""
+def overhead(trace: BalancingTrace, window_s: int = 100, *, is_of_brokers: bool = False) -> Floats:
+    """Control messages as a fraction of all messages, or of those that brokers received, over the last `window_s`
+    seconds.
+    """
     rows = window_s // EVERY_S
-    control, total = (_within(counts, rows) for counts in (trace.control_messages, trace.messages))
+    messages = trace.messages - trace.deliveries if is_of_brokers else trace.messages
+    control, total = (_within(counts, rows) for counts in (trace.control_messages, messages))
     return np.asarray(control / np.maximum(total, 1))
 
 

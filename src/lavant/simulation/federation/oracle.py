@@ -89,7 +89,7 @@ class FederationOracle:
                     continue
                 far = others[0]
                 seen.add(far)
-                if far in wanted.established or _knows(nodes[far], near, wanted.filter):
+                if far in wanted.established or _knows(nodes[far], nodes[near], far, near, wanted.filter):
                     wanted.established.add(far)
                     waiting.append(far)
 
@@ -119,11 +119,17 @@ def largest(filters: Iterable[object]) -> set[str]:
     }
 
 
-def _knows(node: BrokerNode | None, neighbour: str, filter: Filter) -> bool:
-    if node is None or node.durable < node.position or neighbour not in node.broker.federation.neighbours:
+def _knows(node: BrokerNode | None, told_by: BrokerNode | None, far: str, near: str, filter: Filter) -> bool:
+    """Whether broker `far` sends to `near` what the filter wants. A route that `near` has withdrawn does not count,
+    even if `far` has not heard of it: it was another subscription's, and ends before this one's arrives.
+    """
+    if node is None or node.durable < node.position or near not in node.broker.federation.neighbours:
         return False
-    routes = node.broker.federation.neighbours[neighbour].routes
-    texts = (entry.filter for entry in routes if isinstance(entry, SubscribedRoute))
+    if told_by is None or far not in told_by.machine.router.outgoing:
+        return False
+    still_told = told_by.machine.router.outgoing[far].table
+    routes = node.broker.federation.neighbours[near].routes.items()
+    texts = (entry.filter for key, entry in routes if isinstance(entry, SubscribedRoute) and key in still_told)
     return any(isinstance(text, str) and covers(Filter.parse(text), filter) for text in texts)
 
 

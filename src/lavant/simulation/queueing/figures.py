@@ -176,7 +176,7 @@ def figure_6(settings: FigureSettings) -> PaperFigure:
                     _line(f"Random, best of {RUNS}", best),
                     _line("Random, median", np.median(of_walks, axis=0)),
                 ),
-                y_max=120.0,
+                y_max=80.0,
             ),
             FigureChart(
                 title="Response time by job type, MinTime, simulated",
@@ -237,7 +237,7 @@ def figure_7(settings: FigureSettings) -> PaperFigure:
                     _line("Random, median", np.median(of_walks, axis=0)),
                 ),
                 limit=("target", TARGET_S),
-                y_max=150.0,
+                y_max=80.0,
             ),
         ),
         tables=(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -54,8 +56,8 @@ def observed(
         times_s=delivery_s,
         delivery_s=batch_estimate([batch.mean() for batch in batches]),
         p95_s=Estimate(
-            float(np.quantile(delivery_s, 0.95)),
-            batch_estimate([np.quantile(batch, 0.95) for batch in batches]).half_width,
+            _p95(delivery_s),
+            batch_estimate([_p95(batch) for batch in batches]).half_width,
         ),
         attempts=attempts,
         duplicates=duplicates,
@@ -70,16 +72,23 @@ def controlled(run: ObservedQueue, *, same_load: ObservedQueue, long: ObservedQu
     Both of the short runs are off by the same chance, that of their load, so it cancels out. What is left is the
     chance of the difference, seen between batches, and that of the long run.
     """
-    pairs = list(zip(*(np.array_split(each.times_s, BATCHES) for each in (run, same_load)), strict=True))
 
-    def changed(of_run: Estimate, of_same: Estimate, of_long: Estimate, differences: list[float]) -> Estimate:
-        half_width = math.hypot(batch_estimate(differences).half_width, of_long.half_width)
-        return Estimate(of_run.mean - of_same.mean + of_long.mean, half_width)
+    def changed(of_run: Estimate, of_same: Estimate, of_long: Estimate, half_width: float) -> Estimate:
+        return Estimate(of_run.mean - of_same.mean + of_long.mean, math.hypot(half_width, of_long.half_width))
 
-    means = [float(mine.mean() - theirs.mean()) for mine, theirs in pairs]
-    tails = [float(np.quantile(mine, 0.95) - np.quantile(theirs, 0.95)) for mine, theirs in pairs]
+    of_means, of_tails = difference(run, same_load, np.mean), difference(run, same_load, _p95)
     return msgspec.structs.replace(
         run,
-        delivery_s=changed(run.delivery_s, same_load.delivery_s, long.delivery_s, means),
-        p95_s=changed(run.p95_s, same_load.p95_s, long.p95_s, tails),
+        delivery_s=changed(run.delivery_s, same_load.delivery_s, long.delivery_s, of_means.half_width),
+        p95_s=changed(run.p95_s, same_load.p95_s, long.p95_s, of_tails.half_width),
     )
+
+
+def difference(run: ObservedQueue, other: ObservedQueue, figure: Callable[[Floats], Any] = np.mean) -> Estimate:
+    """How much longer deliveries of a run take than those of another one with the same messages."""
+    pairs = zip(*(np.array_split(each.times_s, BATCHES) for each in (run, other)), strict=True)
+    return batch_estimate([float(figure(mine) - figure(theirs)) for mine, theirs in pairs])
+
+
+def _p95(times_s: Floats) -> float:
+    return float(np.quantile(times_s, 0.95))

@@ -11,6 +11,7 @@ service is 10,000 of them.
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 from itertools import count
 
@@ -22,6 +23,7 @@ from lavant.broker.protocol.queues import (
     ChangeVisibility,
     CreateQueue,
     Delivery,
+    Receipt,
     Receive,
     Received,
     Send,
@@ -83,6 +85,8 @@ class _Run:
         self._ends: list[tuple[float, int, Delivery, bool]] = []
         """Services in progress: their end, a number that breaks ties, the message, and whether it is lost."""
         self._order = count()
+        self._acknowledgements: deque[tuple[float, Receipt]] = deque()
+        """On their way back over the link, in the order of time."""
 
     def go(self) -> None:
         enters = np.argsort(self.load.enters_s, kind="stable")
@@ -110,6 +114,9 @@ class _Run:
                 self._receive(visible_s)
 
     def _receive(self, now_s: float) -> None:
+        while self._acknowledgements and self._acknowledgements[0][0] <= now_s:
+            _, receipt = self._acknowledgements.popleft()
+            self._queues.handle(Acknowledge(QUEUE, [receipt]), self._ms(now_s))
         while self._idle:
             answer = self._queues.handle(Receive(QUEUE), self._ms(now_s))
             assert isinstance(answer, Received)
@@ -134,12 +141,12 @@ class _Run:
                 self._queues.handle(ChangeVisibility(QUEUE, [change]), self._ms(now_s))
             return
         message = int.from_bytes(delivery.body, "big")
-        arrives_s = now_s + self._scenario.link_s
+        link_s = self._scenario.link_s
         if np.isinf(self.delivered_s[message]):  # services end in the order of time, so the first is the earliest
-            self.delivered_s[message] = arrives_s
+            self.delivered_s[message] = now_s + link_s
         else:
             self.duplicates += 1
-        self._queues.handle(Acknowledge(QUEUE, [delivery.receipt]), self._ms(now_s))
+        self._acknowledgements.append((now_s + 2.0 * link_s, delivery.receipt))
 
     def _ms(self, time_s: float) -> int:
         return round(time_s * self._ms_per_s)

@@ -175,6 +175,17 @@ def test_edges_that_go_on_asking_for_help_get_another_cluster() -> None:
     assert len(head.messages(SessionDone)) == 1
 
 
+def test_a_head_that_has_just_started_and_hears_of_no_edge_yet_leaves_a_session_for_no_other() -> None:
+    head = Head()
+    head.machine = ClusterBalancer("H1", edges=["E1", "E2"], neighbours=["H2", "H3"], config=CONFIG)
+    head.receive(SessionRequest(session="s", sender="H2", cluster="H2", index=LoadIndex.SHARES, deadline_ms=60_000))
+    head.neighbour("H3", LIGHT)
+    for _ in range(CONFIG.help_requests_max):
+        head.receive(HelpRequest(sender="E1"))
+    assert [to for to, _ in head.messages(SessionDone)] == ["H2"]
+    assert head.messages(SessionRequest) == []
+
+
 def test_a_stranger_cannot_ask_for_help() -> None:
     head = Head()
     head.neighbour("H2", LIGHT)

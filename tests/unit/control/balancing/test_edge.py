@@ -131,6 +131,21 @@ def test_the_outcome_of_a_session_is_measured_when_all_have_settled() -> None:
     assert outcome.decision.session == moves.session
 
 
+def test_a_session_during_which_publishers_change_their_rates_moves_nothing_but_the_next_one_does() -> None:
+    load = broker_load(subscriptions=400, rate_per_s=10.0)
+    driver = Driver(load=load)
+    for rate_per_s, has_moves in ((15.0, False), (20.0, True)):
+        driver.log.clear()
+        start = accept(driver, driver.until_asked())
+        driver.send(LoadMeasured(load=msgspec.structs.replace(load, input_rate_per_s=rate_per_s)))
+        taken = random_sample(3, subscriptions=400, publications=50, rate_per_s=rate_per_s, peers=["B2"])
+        driver.send(SampleTaken(session=start.session, sample=taken))
+        assert bool(driver.effects(StartMoves)) is has_moves
+        (decided,) = driver.effects(Decided)
+        assert ("has changed since the others told" in str(decided)) is not has_moves
+        assert len(driver.messages(SessionDone)) == (not has_moves)
+
+
 def test_a_request_that_nobody_answers_is_given_up() -> None:
     driver = Driver()
     driver.until_asked()

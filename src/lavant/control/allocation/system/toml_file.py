@@ -35,7 +35,7 @@ import msgspec
 from lavant.control.allocation.system.costs import Cost, Linear, Power, Prices
 from lavant.control.allocation.system.system import Budget, Goal, Limits, System, Target
 from lavant.control.allocation.system.what_if import changed
-from lavant.core.toml_file import Path, TomlFile
+from lavant.core.validation.toml_file import Path, TomlFile
 from lavant.models.network import ModelJobType, ModelTask, Network, Topic, refuse_twice
 
 SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}

@@ -6,12 +6,18 @@ one that leaves uncovers others. The candidate that brings both brokers closest 
 Section 4.2 wants each algorithm to leave the other indices alone, and Figure 4.8 guards the input against output
 offload. Here the output is guarded against input offload in the same way: no move may bring the accepting broker's
 output utilisation more than the detection threshold above ours. Without it, the two undo each other's work for hours.
-An input-overloaded broker is exempt. If guards leave a difference above the threshold, subscriptions with the least
-traffic go too, as at the end of Section 4.2.1: they shorten the matching delay, and with it the input utilisation.
+An input-overloaded broker is exempt.
+
+Input utilisation is input rate times matching delay. Where our delay is the longer one, subscriptions with the least
+traffic go first, until delays are even: the covering set alone would even out the product of a low rate and a long
+delay. The accepting broker sends none of them back, since its delay is not above ours afterwards; that is why Section
+4.2.1 has match offload for overloaded brokers only. If guards leave a difference above the threshold, subscriptions
+with the least traffic go too.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,6 +38,8 @@ def offload_input(offload: PairOffload) -> None:
     """
     config = offload.config
     is_overloaded = offload.ours.input_utilization >= config.overload_low
+    if not is_overloaded:
+        _lower_delay(offload, left=math.inf)
     while True:
         before = offload.ours.input_utilization - offload.theirs.input_utilization
         if before < config.balance:
@@ -51,25 +59,31 @@ def offload_input(offload: PairOffload) -> None:
     if is_overloaded and offload.ours.input_utilization >= config.overload_low:
         offload_match(offload)
     elif not is_overloaded and before > config.ratio_threshold + config.tolerance:
-        while _lower_delay(offload):
-            pass
+        _lower_delay(offload, left=LEFT * config.ratio_threshold)
 
 
-def _lower_delay(offload: PairOffload) -> bool:
-    """Moves the candidate with the least traffic. Input utilisation is rate times matching delay, so a shorter delay
-    lowers it too. As for output, the accepting broker's delay may not pass ours by more than the threshold. Where its
-    output is that far above ours already, candidates without traffic may go: they leave it as it is.
+def _lower_delay(offload: PairOffload, *, left: float) -> None:
+    """Moves candidates with the least traffic until inputs are even, or until delays are and at most `left` of the
+    difference between inputs is left.
+    """
+    while _take_least_traffic(offload, left):
+        pass
+
+
+def _take_least_traffic(offload: PairOffload, left: float) -> bool:
+    """As for output, the accepting broker's delay may not pass ours by more than the threshold. Where its output is
+    that far above ours already, candidates without traffic may go: they leave it as it is.
     """
     config, cards = offload.config, offload.cards()
     ours, theirs = offload.ours, offload.theirs
     now = ours.input_utilization - theirs.input_utilization
-    if _is_even(now, ours.matching_delay_s - theirs.matching_delay_s, config):
+    if _is_even(now, ours.matching_delay_s - theirs.matching_delay_s, left, config):
         return False
     difference, longer_s = cards.ours.input - cards.theirs.input, cards.ours.delay_s - cards.theirs.delay_s
     output_max = max(config.ratio_threshold, theirs.output_utilization - ours.output_utilization)
     above = cards.theirs.output - cards.ours.output > output_max + config.tolerance
     above |= -longer_s / config.delay_unit_s > config.delay_threshold + config.tolerance
-    counts = cards.choose_counts(_is_even(difference, longer_s, config), ~above)
+    counts = cards.choose_counts(_is_even(difference, longer_s, left, config), ~above)
     after = np.abs(cards.at(difference, counts))
     better = np.flatnonzero((counts > 0) & (after < now - LEAST_GAIN))
     if len(better) == 0:
@@ -79,9 +93,9 @@ def _lower_delay(offload: PairOffload) -> bool:
     return True
 
 
-def _is_even(difference: Any, longer_s: Any, config: BalancingConfig) -> Any:
-    """Whether the input is: entirely if delays become more even with it, within `LEFT` of the threshold otherwise.
-    Takes numbers, or columns of cards.
+def _is_even(difference: Any, longer_s: Any, left: float, config: BalancingConfig) -> Any:
+    """Whether the input is: entirely if delays become more even with it, but for `left` otherwise. Takes numbers, or
+    columns of cards.
     """
     is_delay_even = longer_s / config.delay_unit_s <= config.balance
-    return (difference <= config.balance) | ((difference <= LEFT * config.ratio_threshold) & is_delay_even)
+    return (difference <= config.balance) | ((difference <= left) & is_delay_even)

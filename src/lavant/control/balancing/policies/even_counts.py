@@ -24,7 +24,7 @@ class EvenCountsPolicy:
     """Evens out counts of subscriptions."""
 
     name = "even-counts"
-    config = BalancingConfig(reports_changes=True, detection_ms_min=5_000, detection_ms_max=15_000, stable_ms=5_000)
+    config = BalancingConfig(detection_ms_min=5_000, detection_ms_max=15_000, stable_ms=5_000)
     samples = False
 
     def propose(self, view: Neighbourhood) -> list[Proposal]:

@@ -22,6 +22,8 @@ class Neighbourhood(msgspec.Struct, frozen=True, kw_only=True):
     config: BalancingConfig
     waited_ms: int = 0
     """How long this broker has deferred to overloaded ones, or has been between the overload thresholds."""
+    unsettled_ms: int = 0
+    """How long some peer has not been OK, counted anew after a session of this broker."""
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):

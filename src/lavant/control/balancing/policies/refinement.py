@@ -95,8 +95,8 @@ class Refinement:
 
     def _changes(self, source: int, target: int, groups: Counts) -> tuple[Floats, Floats]:
         """By candidate, the input that the source loses and that the target gains with one subscriber."""
-        alone = np.flatnonzero((self._matching[source] == 1) & ~(self._base[source] if source else False))
-        new = np.flatnonzero((self._matching[target] == 0) & ~(self._base[target] if target else False))
+        alone = np.flatnonzero((self._matching[source] == 1) & ~(self._base[source] if source else np.False_))
+        new = np.flatnonzero((self._matching[target] == 0) & ~(self._base[target] if target else np.False_))
         lost = np.where(self.held[groups, source] == 1, self._count(groups, alone), 0)
         gained = np.where(self.held[groups, target] == 0, self._count(groups, new), 0)
         return lost * self._per_bit, gained * self._per_bit

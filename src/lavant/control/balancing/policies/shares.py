@@ -15,8 +15,11 @@ three indices:
 * **Refinement.** Then single subscriptions change sides as long as that makes the brokers more even (`refinement`).
 * **Least moves.** What a broker may keep it keeps, and nothing moves towards a broker that will have to give it away.
 
-A session starts from a difference of `TRIGGER` of the thesis's thresholds, or at the overload threshold, and never
-waits for another broker: a peer that is busy refuses, and takes part in the next one.
+A session starts from a difference of `TRIGGER` of the thesis's thresholds, or at the overload threshold. An overloaded
+broker waits for nobody: a peer that is busy takes part in the next session. Others save messages: a broker is
+STABILIZING while subscribers join it, and waits until all brokers with less load are available; both for
+`stable_ms_max` at most. Each session costs the same few dozen messages whether it moves ten subscriptions or two
+hundred.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from lavant.control.balancing.policies.interface import Neighbourhood, OffloadPl
 from lavant.control.balancing.policies.share_plan import SharePlan
 from lavant.control.balancing.values import BalancingStatus, BrokerLoad, LoadIndex
 
-TRIGGER = 0.5
+TRIGGER = 0.4
 """Of the thresholds of the thesis."""
 
 
@@ -36,23 +39,18 @@ class SharesPolicy:
 
     name = "shares"
     config = BalancingConfig(
-        reports_changes=True,
         detection_ms_min=5_000,
         detection_ms_max=10_000,
         stable_ms=10_000,
         stable_window_ms=10_000,
-        stable_ms_max=30_000,
+        stable_ms_max=75_000,
         deferral_ms_max=10_000,
         press_samples=200,
     )
     samples = True
 
     def propose(self, view: Neighbourhood) -> list[Proposal]:
-        open_peers = {
-            peer: report.load
-            for peer, report in view.peers.items()
-            if report.status in {BalancingStatus.OK, BalancingStatus.STABILIZING}
-        }
+        open_peers = {peer: report.load for peer, report in view.peers.items() if report.status is BalancingStatus.OK}
         found = overload(view.load, view.config.overload_high)
         if found is not None:
             reason = f"{found.resource} utilisation of {view.broker} is {found.utilization:.2f}"
@@ -65,7 +63,7 @@ class SharesPolicy:
         differing = {
             peer: exceeded for peer, load in open_peers.items() if (exceeded := thresholds.exceeded(view.load, load))
         }
-        if not differing:
+        if not differing or self._should_wait(view):
             return []
         value, index, peer = max(
             (value, index, peer) for peer, exceeded in differing.items() for index, value in exceeded.items()
@@ -73,6 +71,14 @@ class SharesPolicy:
         reason = f"{index} load of {view.broker} is {value:.2f} above that of {peer}"
         peers = tuple(peer for peer, load in open_peers.items() if _lacks(load, view.load))
         return [_proposal(peers, reason, {str(index): value})]
+
+    def _should_wait(self, view: Neighbourhood) -> bool:
+        """Whether brokers with less load are in a session or settle: they refuse, and without them the others would get
+        too much.
+        """
+        return view.unsettled_ms < view.config.stable_ms_max and any(
+            report.status is not BalancingStatus.OK and _lacks(report.load, view.load) for report in view.peers.values()
+        )
 
     def plan(self, session: OpenSession) -> OffloadPlan:
         return SharePlan(session).solve()

@@ -4,6 +4,9 @@
     else          ask those whose index is lower by more than the threshold, the largest difference first;
                   but while another broker is N/A, defer to it
 
+Only those that report OK are asked: the thesis asks all that are not N/A, and those in a session refuse. A report of OK
+wakes the detector, so nothing is lost but the messages.
+
 Deferring ends after `deferral_ms_max`, and so does the inert band between the overload thresholds: a cluster whose
 output is near .9 would wait for ever otherwise.
 """
@@ -26,7 +29,7 @@ class ThesisPolicy:
     """Cheung's algorithms with the guards that the text leaves open."""
 
     name = "thesis"
-    config = BalancingConfig(reports_changes=True)
+    config = BalancingConfig()
     samples = True
 
     def propose(self, view: Neighbourhood) -> list[Proposal]:
@@ -38,7 +41,7 @@ class ThesisPolicy:
                 for report in sorted(
                     view.peers.values(), key=lambda report: (_value(report, found.index), report.broker)
                 )
-                if report.status is not BalancingStatus.NOT_AVAILABLE
+                if report.status is BalancingStatus.OK
             ]
         has_waited = view.waited_ms >= view.config.deferral_ms_max
         if view.status is BalancingStatus.NOT_AVAILABLE and not has_waited:
@@ -52,7 +55,7 @@ class ThesisPolicy:
         found = [
             (value, report, index)
             for report in view.peers.values()
-            if report.status is not BalancingStatus.NOT_AVAILABLE
+            if report.status is BalancingStatus.OK
             for index, value in thresholds.exceeded(view.load, report.load).items()
         ]
         found.sort(key=lambda each: (-each[0], each[1].broker, each[2]))

@@ -71,14 +71,25 @@ def test_brokers_that_are_balanced_move_nothing(algorithm: Callable[[PairOffload
 
 
 def test_input_offload_takes_what_covers_others() -> None:
-    vectors = {"all": [*range(10)], "half": [*range(5)], "one": [0], "none": []}
+    vectors = {"wide": [0, 1, 2, 3], "inner": [0], "other": [4, 5, 6], "rest": [7, 8, 9], "none": []}
     sample = sample_of(vectors, publications=10, rate_per_s=10.0, peers={"B2": []})
-    ours, theirs = broker_load(subscriptions=400), broker_load(subscriptions=100, rate_per_s=0.0)
+    ours, theirs = broker_load(subscriptions=400), broker_load(subscriptions=100, rate_per_s=0.0, capacity=0.25)
     pair = PairOffload(ours, theirs, sample=sample, peer="B2", config=CONFIG)
     offload_input(pair)
-    # From .4 and 0: "all" leaves .2 and .1, then "half" .04 and .1, which is closer; "one" would be worse.
-    assert pair.chosen["B2"] == ["all", "half"]
-    assert pair.ours.input_rate_per_s == pytest.approx(1.0)
+    # Both delays are .04 s. From .4 and 0: "wide" leaves .28 and .16, then "inner" .24 and .16; the others are worse.
+    assert pair.chosen["B2"] == ["wide", "inner"]
+    assert pair.ours.input_rate_per_s == pytest.approx(6.0)
+
+
+def test_input_offload_evens_out_delays_before_it_takes_what_covers_others() -> None:
+    vectors = {"half": [*range(5)], "rest": [*range(5, 10)], **{f"none{n}": [] for n in range(300)}}
+    sample = sample_of(vectors, publications=10, rate_per_s=10.0, peers={"B2": [*range(10)]})
+    ours, theirs = broker_load(subscriptions=400), broker_load(subscriptions=200)
+    pair = PairOffload(ours, theirs, sample=sample, peer="B2", config=CONFIG)
+    offload_input(pair)
+    assert pair.ours.input_rate_per_s == 10.0, "half of the rate times twice the delay is even too"
+    assert pair.ours.matching_delay_s == pytest.approx(pair.theirs.matching_delay_s, abs=0.001)
+    assert pair.ours.input_utilization == pytest.approx(pair.theirs.input_utilization, abs=0.01)
 
 
 def test_match_offload_takes_subscriptions_without_traffic_first() -> None:

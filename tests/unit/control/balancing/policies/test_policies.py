@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -130,3 +131,30 @@ def test_the_thesis_defers_to_an_overloaded_peer_but_not_for_ever() -> None:
 
     assert policy.propose(waited(0)) == []
     assert policy.propose(waited(policy.config.deferral_ms_max))[0].peers == ("B2",)
+
+
+@pytest.mark.parametrize("name", ["shares", "thesis"])
+def test_a_broker_that_would_refuse_is_not_asked(name: str) -> None:
+    policy = balancing_policy(name)
+    heavy, light = broker_load(subscriptions=1000, rate_per_s=20.0), broker_load(subscriptions=10)
+    view = neighbourhood(policy, heavy, {"B2": light, "B3": light})
+    for status in (BalancingStatus.BUSY, BalancingStatus.STABILIZING, BalancingStatus.NOT_AVAILABLE):
+        peers = {**view.peers, "B2": msgspec.structs.replace(view.peers["B2"], status=status)}
+        proposals = policy.propose(msgspec.structs.replace(view, peers=peers))
+        assert {peer for proposal in proposals for peer in proposal.peers} == {"B3"}
+
+
+def test_shares_waits_for_a_while_until_all_with_less_load_have_settled_unless_it_is_overloaded() -> None:
+    policy = balancing_policy("shares")
+    light = broker_load(subscriptions=10)
+
+    def asked(load: BrokerLoad, unsettled_ms: int) -> list[tuple[str, ...]]:
+        view = neighbourhood(policy, load, {"B2": light, "B3": light})
+        settling = msgspec.structs.replace(view.peers["B2"], status=BalancingStatus.STABILIZING)
+        view = msgspec.structs.replace(view, peers={**view.peers, "B2": settling}, unsettled_ms=unsettled_ms)
+        return [proposal.peers for proposal in policy.propose(view)]
+
+    uneven = broker_load(subscriptions=300)
+    assert asked(uneven, 1000) == []
+    assert asked(uneven, policy.config.stable_ms_max) == [("B3",)]
+    assert asked(broker_load(subscriptions=1000, rate_per_s=20.0), 1000) == [("B3",)]
