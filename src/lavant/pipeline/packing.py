@@ -80,12 +80,21 @@ def this_installation() -> PackManifest:
     return PackManifest(version("lavant"), ".".join(map(str, sys.version_info[:2])), platform.machine())
 
 
-def pack(target: Path) -> PackManifest:
-    """Write an archive of the running interpreter, Lavant and all that it requires; replaces the file when done."""
+def check_target(target: Path) -> None:
+    """Raise in one line if no archive can be written there."""
     if not target.name.endswith(".tar.gz"):
         raise InvalidValue(f"Spark recognises archives by their name; {target.name!r} must end in .tar.gz")
     if not sys.platform.startswith("linux"):
         raise MissingComponent(f"archives are for executors on Linux and made there, this is {sys.platform}")
+    if target.is_dir():
+        raise InvalidValue(f"{target} is a directory; name a file in it")
+    if not os.access(target.parent, os.W_OK | os.X_OK) or not target.parent.is_dir():
+        raise InvalidValue(f"cannot write {target}: {target.parent} is no directory that you may write to")
+
+
+def pack(target: Path) -> PackManifest:
+    """Write an archive of the running interpreter, Lavant and all that it requires; replaces the file when done."""
+    check_target(target)
     manifest = this_installation()
     partial = target.with_name(target.name + ".partial")
     try:
@@ -119,14 +128,7 @@ def shipped(archive: Path, master: str, others: str = "") -> dict[str, str]:
 
     `others` are further archives to ship, as `spark.archives` lists them.
     """
-    if master.startswith("local") and not master.startswith("local-cluster"):
-        raise InvalidValue(f"the master {master} runs everything in this machine's Python; an archive is for clusters")
-    found, wanted = read_manifest(archive), this_installation()
-    if (found.lavant, found.python) != (wanted.lavant, wanted.python):
-        raise InvalidValue(
-            f"{archive} holds Lavant {found.lavant} for Python {found.python}, this is Lavant {wanted.lavant} on "
-            f"Python {wanted.python}; make a new one with `lavant spark pack`"
-        )
+    check_archive(archive, master)
     os.environ["PYSPARK_PYTHON"] = PYTHON
     if shutil.which(PYTHON) is None:
         os.environ["PATH"] = f"{_driver_python()}:{os.environ.get('PATH', SYSTEM_PATH)}"
@@ -135,6 +137,18 @@ def shipped(archive: Path, master: str, others: str = "") -> dict[str, str]:
         "spark.executorEnv.PATH": f"./{NAME}/bin:{SYSTEM_PATH}",
         "spark.executorEnv.LAVANT_CACHE_DIR": f"./{NAME}/cache",
     }
+
+
+def check_archive(archive: Path, master: str) -> None:
+    """Raise in one line unless executors of this master can run from the archive."""
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        raise InvalidValue(f"the master {master} runs everything in this machine's Python; an archive is for clusters")
+    found, wanted = read_manifest(archive), this_installation()
+    if (found.lavant, found.python) != (wanted.lavant, wanted.python):
+        raise InvalidValue(
+            f"{archive} holds Lavant {found.lavant} for Python {found.python}, this is Lavant {wanted.lavant} on "
+            f"Python {wanted.python}; make a new one with `lavant spark pack`"
+        )
 
 
 def _driver_python() -> str:

@@ -177,7 +177,7 @@ def java_version(shown: str) -> int | None:
 
 def check_master(master: str) -> None:
     """Raise in one line if no session can start there; Spark itself would try for minutes, or fill the screen."""
-    if re.fullmatch(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]", master):
+    if re.fullmatch(r"local(\[([1-9]\d*|\*)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]", master):
         return
     if not (master == "yarn" or master.startswith(("spark://", "k8s://"))):
         raise InvalidValue(

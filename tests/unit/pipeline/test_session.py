@@ -72,7 +72,7 @@ def test_a_java_that_does_not_start_is_named_with_what_it_says(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    "master", ["sparkk://host:7077", "local[x]", "local[2", "mesos://host:5050", "", "yarn-client"]
+    "master", ["sparkk://host:7077", "local[x]", "local[0]", "local[2", "mesos://host:5050", "", "yarn-client"]
 )
 def test_what_is_no_master_is_refused_in_one_line(master: str) -> None:
     with pytest.raises(

@@ -26,7 +26,8 @@ from lavant.pipeline.engine.rounds import Rounds
 from lavant.pipeline.internals.failures import reported, root_cause
 from lavant.pipeline.internals.java import java_process
 from lavant.pipeline.operators.travel import SliceTravel
-from lavant.pipeline.session import check_java, check_master, spark_session
+from lavant.pipeline.packing import check_archive
+from lavant.pipeline.session import check_java, check_master, check_settings, spark_session
 
 FAILURES_MAX = 3
 """Consecutive failed rounds; after these, a new process may do better."""
@@ -43,6 +44,9 @@ def main() -> None:
     try:
         check_java()
         check_master(order.master)
+        check_settings(order.conf)
+        if order.archive is not None:
+            check_archive(Path(order.archive), order.master)
         link = ServiceLink(order.port, order.secret)
         serve(order, link)
     except BaseException as error:

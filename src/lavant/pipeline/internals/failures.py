@@ -20,9 +20,11 @@ from lavant.core.errors import FailedStream, LavantError
 from lavant.pipeline.internals.gateway import java_end, log_file
 
 LENGTH_MAX = 500
-_OWN = re.compile(r"^\s*lavant\.core\.errors\.(\w+: .+)$", re.MULTILINE)
+_OWN = re.compile(r"\blavant\.core\.errors\.(\w+: .+?)(?: SQLSTATE: \w{5}.*)?$", re.MULTILINE)
 _PYTHON = re.compile(
-    r"^\s*(?!(?:org|java|javax|scala|py4j|pyspark)\.)((?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE
+    r"^\s*(?!(?:org|java|javax|scala|py4j|pyspark)\.)"
+    r"((?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?|(?:\w+\.)+[A-Z]\w*: .+)$",
+    re.MULTILINE,
 )
 _JAVA_FRAME = re.compile(r"^\s+(?:at \S+\(.*\)|\.\.\. \d+ more)$")
 _JAVA = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)

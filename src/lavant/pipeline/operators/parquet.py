@@ -9,6 +9,7 @@ they are. The metadata is in Thrift's compact protocol, as Parquet's specificati
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,8 @@ from lavant.core.kernels.kernels import frozen, kernel
 MAGIC = b"PAR1"
 PAGE_IDS = 1 << 20
 """Ids of a page, unless a single list has more."""
-CREATED_BY = b"lavant"
+CREATED_BY = f"lavant version {version('lavant')}".encode()
+"""In this form; Java's readers log an exception for any other."""
 
 _INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
 _OPTIONAL, _REPEATED = 1, 2

@@ -18,6 +18,9 @@ SCHEMA = pa.schema(
 )
 """Of the notifications; `key` is the publication's offset in the log."""
 
+PARTS = "part-"
+"""Begins their names."""
+
 
 class Part(msgspec.Struct, frozen=True):
     """A file of notifications. One without rows does not exist."""
@@ -28,6 +31,15 @@ class Part(msgspec.Struct, frozen=True):
     rejected: int = 0
     """Rows of refused publications."""
     bytes: int = 0
+
+
+def part_name(number: int, run: str, task: int) -> str:
+    """Of a batch, by a run of the stream and one of its tasks.
+
+    >>> part_name(7, "1f0c9a2e", 1)
+    'part-0000000007-1f0c9a2e-0001.parquet'
+    """
+    return f"{PARTS}{number:010d}-{run}-{task:04d}.parquet"
 
 
 def write_part(

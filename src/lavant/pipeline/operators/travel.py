@@ -15,12 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pyspark import SparkContext
 
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.reader import SETTINGS, SliceFile, StoreVersion
 from lavant.broker.storage.objects.interface import Parts
+from lavant.pipeline.operators.access import AccessBlock
+from lavant.pipeline.operators.exchange import MatchedBlock
 from lavant.pipeline.operators.open_slices import SlicePlace, set_travelled
+from lavant.pipeline.operators.tasks import ExitTask, MatchTask, exit_blocks, match_blocks
 
 SCHEME = "spark-broadcast:"
 RETIRED_KEPT = 64
@@ -124,6 +128,30 @@ class SliceTravel:
             names = store.storage.names(name)
             known[name] = self._context.broadcast({each.removeprefix(name): store.storage.read(each) for each in names})
         return dict(known)
+
+
+def match_function(encoded: bytes | Any, luggage: Luggage) -> Callable[[bytes], list[bytes]]:
+    """The function of match tasks on encoded blocks, or on a broadcast of them."""
+
+    def match(data: bytes) -> list[bytes]:
+        luggage()
+        task = msgspec.msgpack.decode(data, type=MatchTask)
+        content = encoded if isinstance(encoded, bytes) else encoded.value
+        blocks = msgspec.msgpack.decode(content, type=list[AccessBlock])
+        return [block.to_bytes() for block in match_blocks(task, blocks)]
+
+    return match
+
+
+def exit_function(luggage: Luggage) -> Callable[[bytes, list[bytes]], bytes]:
+    """The function of exit tasks."""
+
+    def exit(data: bytes, blocks: list[bytes]) -> bytes:
+        luggage()
+        task = msgspec.msgpack.decode(data, type=ExitTask)
+        return msgspec.msgpack.encode(exit_blocks(task, [MatchedBlock.from_bytes(block) for block in blocks]))
+
+    return exit
 
 
 def _bases(version: StoreVersion) -> list[SliceFile]:

@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from lavant.broker.storage.log import LogReader
 from lavant.core.errors import InvalidValue
 from lavant.core.identities import UNKNOWN
+from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
 from lavant.pipeline.sources.log_rows import OFFSET, column_schema, json_schema, rows_of
 from lavant.pipeline.sources.log_writer import LogBatchWriter, LogStreamWriter
 from lavant.pipeline.sources.options import check_visible, count_option, place_of
@@ -39,6 +40,7 @@ BLOCKS_INFERRED_MAX = 256
 """Blocks from whose columns a schema is inferred; of a log with more, as many at even distances."""
 
 
+@with_refusals_in_one_line
 class LogSource(DataSource):
     """Rows of `offset` and `publication`, or of `offset` and a column for each attribute."""
 
@@ -76,7 +78,7 @@ class LogOptions:
         self.schema = schema if schema is not None else json_schema(self.offset_column)
         self.start = count_option(options, "startingOffset")
         self.end = count_option(options, "endingOffset")
-        rows_max, partition_bytes = count_option(options, "rowsMax"), count_option(options, "partitionBytes")
+        rows_max, partition_bytes = count_option(options, "rowsMax", 1), count_option(options, "partitionBytes")
         self.rows_max = rows_max if rows_max is not None else BATCH_ROWS_MAX
         self.partition_bytes = partition_bytes if partition_bytes is not None else PARTITION_BYTES
         rows_of(self.schema, self.offset_column)  # raises, before anything is read, if it cannot be
@@ -103,6 +105,7 @@ class LogOptions:
             yield rows(batch.first_offset, batch.records)
 
 
+@with_refusals_in_one_line
 class LogBatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = LogOptions(options, schema)
@@ -118,6 +121,7 @@ class LogBatchReader(DataSourceReader):
         return self._options.read(partition)
 
 
+@with_refusals_in_one_line
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs in the driver, except for `read`, which runs in a task."""
 

@@ -38,6 +38,7 @@ from lavant.core.publications.columns import columns_of_rows
 from lavant.core.publications.json_lines import publication_row
 from lavant.core.publications.publication import POINT
 from lavant.pipeline.internals.query_identity import task_query_id
+from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
 from lavant.pipeline.sources.log_rows import OFFSET, PUBLICATION
 from lavant.pipeline.sources.options import place_of
 from lavant.pipeline.stream.records import accept
@@ -160,6 +161,7 @@ class LogTaskWriter:
                 storage.remove(name)
 
 
+@with_refusals_in_one_line
 class LogBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool, source: str) -> None:
         self._writer = LogTaskWriter(options, schema, overwrite, source)
@@ -175,6 +177,7 @@ class LogBatchWriter(DataSourceArrowWriter):
         _remove_staged(_writes(self._writer.place), self._writer.job)
 
 
+@with_refusals_in_one_line
 class LogStreamWriter(DataSourceStreamArrowWriter):
     """A batch is known by its number and the query's identity, which tasks know."""
 

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from lavant.broker.storage.objects import open_storage
 from lavant.core.errors import IdentityMismatch, InvalidValue
+from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
 from lavant.pipeline.operators.parts import Part
 from lavant.pipeline.sources.options import check_visible, count_option, place_of
 from lavant.pipeline.stream.sinks import BatchManifest, read_manifests, read_part
@@ -39,6 +40,7 @@ SCHEMA = pa.schema(
 ROWS_AT_ONCE = 4096
 
 
+@with_refusals_in_one_line
 class NotificationSource(DataSource):
     """Options: `startingBatch`, and for streams `rowsMax`, about how many rows a micro-batch has."""
 
@@ -61,7 +63,7 @@ class NotificationOptions:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.place = place_of(options, NotificationSource.name())
-        start, rows_max = count_option(options, "startingBatch"), count_option(options, "rowsMax")
+        start, rows_max = count_option(options, "startingBatch"), count_option(options, "rowsMax", 1)
         self.start = start if start is not None else 0
         self.rows_max = rows_max if rows_max is not None else BATCH_ROWS_MAX
 
@@ -81,6 +83,7 @@ class NotificationOptions:
             yield pa.RecordBatch.from_arrays([number, *rows.cast(pa.schema(list(SCHEMA)[1:])).columns], schema=SCHEMA)
 
 
+@with_refusals_in_one_line
 class NotificationBatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = NotificationOptions(options)
@@ -95,6 +98,7 @@ class NotificationBatchReader(DataSourceReader):
         return self._options.read(partition)
 
 
+@with_refusals_in_one_line
 class NotificationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs in the driver, except for `read`, which runs in a task.
 

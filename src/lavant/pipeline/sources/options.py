@@ -28,11 +28,11 @@ def check_visible(place: str) -> None:
         )
 
 
-def count_option(options: Mapping[str, str], name: str) -> int | None:
+def count_option(options: Mapping[str, str], name: str, least: int = 0) -> int | None:
     """The number that an option gives; None without it."""
     given = options.get(name)
     if given is None:
         return None
-    if not given.isdecimal():
-        raise InvalidValue(f"option {name} is {given!r}; give a number, 0 or more")
+    if not given.isdecimal() or int(given) < least:
+        raise InvalidValue(f"option {name} is {given!r}; give a number, {least} or more")
     return int(given)

@@ -17,12 +17,14 @@ from pyspark.sql.types import StructType
 
 from lavant.broker.matching.plain.encoder import decode_filters
 from lavant.broker.slices import SliceReader
+from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
 from lavant.pipeline.sources.options import check_visible, count_option, place_of
 
 ROWS_AT_ONCE = 4096
 SCHEMA = pa.schema([("id", pa.int64()), ("slice", pa.int32()), ("filter", pa.string())])
 
 
+@with_refusals_in_one_line
 class SubscriptionSource(DataSource):
     """Option `version`: a version that the store still keeps, by default the latest."""
 
@@ -37,6 +39,7 @@ class SubscriptionSource(DataSource):
         return SubscriptionReader(self.options)
 
 
+@with_refusals_in_one_line
 class SubscriptionReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._place = place_of(options, SubscriptionSource.name())

@@ -11,46 +11,52 @@ A small batch takes a shorter way (see `small_batches`):
 
     query    access and match 1 │ access and match 2 │ …
     driver                      │ exit 1 ─► commit   │ exit 2 ─► commit
+
+And on the driver's own machine, it goes on with what is appended meanwhile (see `log_ranges`).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from lavant.broker.slices import SliceReader
-from lavant.broker.slices.layout import ACCESS
+from lavant.broker.slices.layout import ACCESS, MATCH
 from lavant.broker.slices.reader import StoreVersion
+from lavant.broker.storage.log import LogReader
 from lavant.core.errors import FailedStream, LavantError
-from lavant.pipeline.cluster.assignment import SliceAssignment
+from lavant.pipeline.cluster.assignment import ANYWHERE, SliceAssignment
 from lavant.pipeline.cluster.probes import Probe, ProbeBuffer
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, scan
 from lavant.pipeline.operators.access import AccessBlock
 from lavant.pipeline.operators.exchange import MatchedBlock
 from lavant.pipeline.operators.open_slices import SlicePlace
+from lavant.pipeline.operators.parts import part_name
 from lavant.pipeline.operators.tasks import (
     ExitReport,
     ExitTask,
     MatchTask,
     exit_blocks,
     exit_bounds,
-    match_blocks,
 )
-from lavant.pipeline.operators.travel import Luggage, SliceTravel
+from lavant.pipeline.operators.travel import SliceTravel, exit_function, match_function
+from lavant.pipeline.stream.log_ranges import AssignedRange, FollowLimits, RangeDispatcher, RangeReport
 from lavant.pipeline.stream.sinks import BatchManifest, Notifications
-from lavant.pipeline.stream.small_batches import ROWS_AT_FIRST, AccessedBlock, BatchPlan, large_rows
+from lavant.pipeline.stream.small_batches import ROWS_AT_FIRST, AccessedBlock, BatchPlan, large_rows, task_rows
 
 IN_FLIGHT = 2
+RANGES_PER_TASK = 4
+"""Of batches that follow the log: not committed yet, for each task. With more, a slow sink would fall ever further
+behind, in small files."""
 BROADCAST_BYTES_MIN = 512 << 10
 """Fewer bytes travel with the function of the tasks, which is quicker than a broadcast."""
 
@@ -61,7 +67,7 @@ Placement = Callable[[int], SliceAssignment]
 class Batches:
     """For `foreachBatch`. `output` is the storage that exit tasks write to; None returns the parts to the driver.
 
-    `plan` is the file of the source's plan.
+    `plan` is the file of the source's plan. If a log is to be `followed`, small batches do.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Batches:
         plan: Path,
         small_rows_max: int,
         probes: ProbeBuffer | None = None,
+        followed: LogReader | None = None,
     ) -> None:
         self._context = context
         self._store = store
@@ -84,23 +91,38 @@ class Batches:
         self._output = output
         self._placement = placement
         self._probes = probes
-        self._run = uuid.uuid4().hex[:8]
         self._next = notifications.next_batch
         self._plan_file = plan
         self._plan: BatchPlan | None = None
         self._small_rows_max = small_rows_max
         self._rows_max = ROWS_AT_FIRST
+        self._task_rows = self._exits = 1
         self._expect_small = True
         self._slots = threading.Semaphore(IN_FLIGHT)
         self._pool = ThreadPoolExecutor(IN_FLIGHT, "lavant-batch")
         self._last: Future[None] | None = None
+        self._behind: Future[None] | None = None
+        """The last batch that did not follow the log."""
         self._failure: BaseException | None = None
         self.on_failed: Callable[[], None] = lambda: None
         """Called when a batch has failed behind the query."""
+        self._is_stopping = False
+        self._ranges: RangeDispatcher | None = None
+        if followed is not None and small_rows_max:
+            self._ranges = RangeDispatcher(
+                plan.with_name("ranges"),
+                followed,
+                assign=self._assign,
+                finish=self._finish_range,
+                fail=self._fail,
+                limits=self._limits,
+            )
         self._plan_batches(self._assignment(store.version()))
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self._raise_failure()
+        if self._is_stopping:
+            return
         if self._probes is not None:
             self._probes.begin()
         try:
@@ -113,13 +135,18 @@ class Batches:
 
     def _begin(self, rows: DataFrame) -> bool:
         """Access, and the short way's match; whether there is something to finish behind the query."""
+        if self._last is not None and not self._has_room:
+            wait([self._last])
+            self._raise_failure()
         version = self._store.version()
         assignment = self._assignment(version)
         # A batch is probably like the last one; where its tasks prefer to run depends on it, and nothing else.
         locations = assignment.match_locations if self._expect_small else assignment.access_locations
         scanned = scan(rows, locations, f"lavant access {self._next}")
         accessed = [msgspec.msgpack.decode(each, type=AccessedBlock) for each in scanned]
+        accessed = [each for each in accessed if not each.is_done]
         if not accessed:
+            self._plan_batches(assignment)
             return False
         self._expect_small = bool(accessed[0].found)
         if any(each.too_much for each in accessed):
@@ -127,7 +154,9 @@ class Batches:
         self._plan_batches(assignment)
         self._slots.acquire()
         self._raise_failure()
-        self._last = self._pool.submit(self._finish, self._next, accessed, version, assignment, self._last)
+        self._last = self._behind = self._pool.submit(
+            self._finish, self._next, accessed, version, assignment, self._last
+        )
         self._next += 1
         return True
 
@@ -135,8 +164,16 @@ class Batches:
         if self._probes is not None:
             self._probes.end()
 
+    def stop(self) -> None:
+        """Begin no further batch, and end the one that follows the log."""
+        self._is_stopping = True
+        if self._ranges is not None:
+            self._ranges.end()
+
     def drain(self) -> None:
         """Wait for the batches on their way; raises if one has failed."""
+        if self._ranges is not None:
+            self._ranges.close()
         self._pool.shutdown(wait=True)
         self._raise_failure()
 
@@ -144,6 +181,7 @@ class Batches:
         slices = len(version.slices)
         assignment = self._placement(slices)
         assignment.check(slices, self._store.identity)
+        self._exits = len(assignment.exiting)
         return assignment
 
     def _plan_batches(self, assignment: SliceAssignment) -> None:
@@ -155,15 +193,56 @@ class Batches:
             hosts=tuple(host.match for _, host in assignment.matching),
             small_rows_max=self._small_rows_max,
             rows_max=self._rows_max,
+            task_rows=self._task_rows if set(assignment.match_locations) <= {ANYWHERE} else 1,
+            position=0 if self._ranges is None else self._ranges.position,
+            dispatcher=None if self._ranges is None else self._ranges.address,
         )
         if plan != self._plan:
             plan.save(self._plan_file)
             self._plan = plan
 
     @property
+    def _has_room(self) -> bool:
+        """Whether the sink keeps up: ranges that are assigned but not committed are few."""
+        return self._next - self._notifications.next_batch <= RANGES_PER_TASK * self._exits
+
+    def _limits(self) -> FollowLimits:
+        return FollowLimits(
+            follows=self._behind is None or self._behind.done(),  # whose tasks need cores, too
+            has_room=self._has_room,
+            waiting_max=self._small_rows_max,
+            portion_rows=self._rows_max,
+            task_rows=self._task_rows,
+        )
+
+    @property
     def _store_here(self) -> SlicePlace:
         """The store as the driver opens it."""
         return SlicePlace(self._store.address, self._store.identity, self._store.settings.scheme)
+
+    def _assign(self, start: int, end: int) -> AssignedRange:
+        """A range for a task of a batch that follows the log."""
+        number = self._next
+        self._next += 1
+        return AssignedRange(
+            number=number,
+            start=start,
+            end=end,
+            store=self._store_here,
+            version=self._store.version(),
+            output=self._notifications.storage.address,
+            run=self._notifications.run,
+        )
+
+    def _finish_range(self, assigned: AssignedRange, report: RangeReport) -> None:
+        self._last = self._pool.submit(self._commit_range, assigned, report, self._last)
+
+    def _commit_range(self, assigned: AssignedRange, report: RangeReport, previous: Future[None] | None) -> None:
+        try:
+            self._commit(assigned.number, [report.block], [report.block], assigned.version, report.exits, previous)
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def _finish(
         self,
@@ -183,23 +262,39 @@ class Batches:
             else:
                 blocks = _in_order(each.block for each in accessed if not each.found)
                 reports = self._stages(number, blocks, version, assignment)
-            if previous is not None:
-                previous.result()
-            manifest = _manifest(number, blocks, version, self._store.identity, reports)
-            self._notifications.commit(manifest)
-            exits = len(assignment.exiting)
-            self._rows_max = large_rows(manifest.end - manifest.start, manifest.matches, exits)
-            if self._probes is not None:
-                self._probes.put(_access_probes([each.block for each in accessed], self._store.identity))
-                self._probes.put(probe for report in reports for probe in report.probes)
+            self._commit(number, blocks, [each.block for each in accessed], version, reports, previous)
         except BaseException as error:
-            if self._failure is None:
-                self._failure = error
-                self.on_failed()
+            self._fail(error)
             raise
         finally:
             self._end_probes()
             self._slots.release()
+
+    def _commit(
+        self,
+        number: int,
+        blocks: list[AccessBlock],
+        read: list[AccessBlock],
+        version: StoreVersion,
+        reports: list[ExitReport],
+        previous: Future[None] | None,
+    ) -> None:
+        """After the batch before; `read` are the blocks of all tasks, which may have read the same ones."""
+        if previous is not None:
+            previous.result()
+        manifest = _manifest(number, blocks, version, self._store.identity, reports)
+        self._notifications.commit(manifest)
+        publications = manifest.end - manifest.start
+        self._rows_max = large_rows(publications, manifest.matches, self._exits)
+        self._task_rows = task_rows(publications, _match_s(reports))
+        if self._probes is not None:
+            self._probes.put(_access_probes(read, self._store.identity))
+            self._probes.put(probe for report in reports for probe in report.probes)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self.on_failed()
 
     def _exit_here(self, number: int, accessed: list[AccessedBlock], version: StoreVersion) -> ExitReport:
         task = ExitTask(
@@ -208,12 +303,9 @@ class Batches:
             host=0,
             slices=(),
             output=self._notifications.storage.address,
-            part=self._part(number, 0),
+            part=part_name(number, self._notifications.run, 0),
         )
         return exit_blocks(task, [MatchedBlock.from_bytes(found) for each in accessed for found in each.found])
-
-    def _part(self, number: int, task: int) -> str:
-        return f"part-{number:010d}-{self._run}-{task:04d}.parquet"
 
     def _stages(
         self, number: int, blocks: list[AccessBlock], version: StoreVersion, assignment: SliceAssignment
@@ -248,7 +340,7 @@ class Batches:
                         host=each,
                         slices=host.exit,
                         output=self._output,
-                        part=self._part(number, task),
+                        part=part_name(number, self._notifications.run, task),
                     )
                 ),
             )
@@ -280,35 +372,16 @@ class Batches:
         raise FailedStream(f"the stream stopped: {root_cause(self._failure)}") from self._failure
 
 
-def match_function(encoded: bytes | Any, luggage: Luggage) -> Callable[[bytes], list[bytes]]:
-    """The function of match tasks on encoded blocks, or on a broadcast of them."""
-
-    def match(data: bytes) -> list[bytes]:
-        luggage()
-        task = msgspec.msgpack.decode(data, type=MatchTask)
-        content = encoded if isinstance(encoded, bytes) else encoded.value
-        blocks = msgspec.msgpack.decode(content, type=list[AccessBlock])
-        return [block.to_bytes() for block in match_blocks(task, blocks)]
-
-    return match
-
-
-def exit_function(luggage: Luggage) -> Callable[[bytes, list[bytes]], bytes]:
-    """The function of exit tasks."""
-
-    def exit(data: bytes, blocks: list[bytes]) -> bytes:
-        luggage()
-        task = msgspec.msgpack.decode(data, type=ExitTask)
-        return msgspec.msgpack.encode(exit_blocks(task, [MatchedBlock.from_bytes(block) for block in blocks]))
-
-    return exit
-
-
 def _access_probes(blocks: list[AccessBlock], store: str) -> list[Probe]:
     return [
         Probe(host=0, slice=block.slice, cpu_s=block.cpu_s, publications=block.count, store=store, operator=ACCESS)
         for block in blocks
     ]
+
+
+def _match_s(reports: list[ExitReport]) -> float:
+    """Processor time of all match slices."""
+    return math.fsum(probe.cpu_s for report in reports for probe in report.probes if probe.operator == MATCH)
 
 
 def _in_order(blocks: Iterable[AccessBlock]) -> list[AccessBlock]:

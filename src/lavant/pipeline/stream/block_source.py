@@ -26,9 +26,11 @@ from lavant.broker.storage.log.blocks import LogBatch
 from lavant.broker.storage.objects import open_storage
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES
-from lavant.pipeline.operators.access import encode_range
+from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
+from lavant.pipeline.operators.access import AccessBlock, encode_range
 from lavant.pipeline.operators.tasks import MatchTask
 from lavant.pipeline.sources.log import LogStreamReader
+from lavant.pipeline.stream.log_ranges import BatchRange, RangeClient, match_assigned
 from lavant.pipeline.stream.small_batches import ROWS_MAX, SMALL_MATCHES_MAX, AccessedBlock, BatchPlan, match_small
 
 ACCESS_ROWS_MIN = 2048
@@ -41,6 +43,7 @@ REMOTE_POLL_S = 0.05
 """Of an object store, where each look is a request."""
 
 
+@with_refusals_in_one_line
 class BlockSource(DataSource):
     """Options: those of `lavant_log`, the `scheme`, the file of the `plan` of batches, and `travel` if tasks cannot
     read the log themselves.
@@ -57,6 +60,7 @@ class BlockSource(DataSource):
         return BlockStreamReader(self.options)
 
 
+@with_refusals_in_one_line
 class BlockStreamReader(LogStreamReader):
     """Each partition is an access task."""
 
@@ -73,22 +77,29 @@ class BlockStreamReader(LogStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Waits for a moment if nothing is new: Spark would ask again at once, which costs a fifth of a core."""
+        plan = BatchPlan.load(self._plan)
         if self._is_planned and isinstance(limit, ReadMaxRows):
-            plan = BatchPlan.load(self._plan)
             limit = super().getDefaultReadLimit() if plan is None else ReadMaxRows(plan.rows_max)
+        reached = {**start, "offset": _position(plan, start)}
         give_up_s = time.monotonic() + WAIT_S
         while True:
-            latest = super().latestOffset(start, limit)
-            if latest != start or self._target is not None or time.monotonic() >= give_up_s:
+            latest = super().latestOffset(reached, limit)
+            if latest != reached:
                 return latest
+            if self._target is not None or time.monotonic() >= give_up_s:
+                return start
             time.sleep(self._poll_s)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._check(end)
-        first, last, identity = start["offset"], end["offset"], end.get("log", UNKNOWN)
+        plan = BatchPlan.load(self._plan)
+        first, last, identity = _position(plan, start), end["offset"], end.get("log", UNKNOWN)
         if first == last:
             return []
-        plan = BatchPlan.load(self._plan)
+        if plan is not None and plan.dispatcher is not None and last - first <= plan.small_rows_max:
+            tasks = len(plan.hosts)
+            range_ = AccessRange(first, last, (first, last), identity, dispatcher=plan.dispatcher, all_tasks=tasks)
+            return [InputPartition((number, *range_)) for number in range(tasks)]
         small = [] if plan is None else plan.tasks(last - first)
         if small:
             content = self._content(first, last) if self._travels else None
@@ -108,6 +119,9 @@ class BlockStreamReader(LogStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         number, *values = partition.value
         range_ = AccessRange(*values)
+        if range_.dispatcher is not None:
+            yield from self._follow(number, range_, range_.dispatcher)
+            return
         if range_.content is None:
             batches: Iterator[LogBatch] = _log(self._options.place, range_.log).read(range_.start, range_.end)
         else:
@@ -120,10 +134,20 @@ class BlockStreamReader(LogStreamReader):
                 msgspec.msgpack.decode(range_.tasks, type=list[MatchTask]), block, range_.matches_max
             )
         low, high = range_.shown
-        rest = high - low - 1
-        count = pa.array([high - low, *[None] * rest], pa.int64())
-        encoded = pa.array([msgspec.msgpack.encode(accessed), *[None] * rest], pa.binary())
-        yield pa.record_batch({"publications": count, "block": encoded})
+        yield _rows(high - low, accessed)
+
+    def _follow(self, number: int, range_: AccessRange, dispatcher: str) -> Iterator[pa.RecordBatch]:
+        """Match the ranges that the driver assigns; the rows come when it has no more."""
+        log = _log(self._options.place, range_.log)
+        done = AccessBlock(range_.start, 0, range_.log, [], [], number)
+        with RangeClient(dispatcher, BatchRange(range_.start, range_.end, range_.all_tasks)) as ranges:
+            while (assigned := ranges.next()) is not None:
+                batches = log.read(assigned.start, assigned.end)
+                block = encode_range(self._scheme, range_.log, assigned.start, batches, slice=number)
+                ranges.report(match_assigned(assigned, block))
+                done = msgspec.structs.replace(done, count=done.count + block.count)
+        if done.count:
+            yield _rows(done.count, AccessedBlock(done, is_done=True))
 
     def _content(self, start: int, end: int) -> list[tuple[int, bytes]]:
         return [(batch.first_offset, _to_stream(batch.records)) for batch in self._open().read(start, end)]
@@ -140,12 +164,28 @@ class AccessRange(NamedTuple):
     """
     log: str
     """Identity of the log."""
-    content: list[tuple[int, bytes]] | None
+    content: list[tuple[int, bytes]] | None = None
     """The publications, if the task cannot read the log."""
     tasks: bytes | None = None
     """The match tasks that it does at once, if the batch is small."""
     matches_max: int = 0
     """That it may find for them."""
+    dispatcher: str | None = None
+    """Where it asks for ranges, if the batch follows the log."""
+    all_tasks: int = 1
+    """That do so."""
+
+
+def _position(plan: BatchPlan | None, offset: dict[str, Any]) -> int:
+    """Where the next batch starts, if Spark says here."""
+    start: int = offset["offset"]
+    return start if plan is None else max(start, plan.position)
+
+
+def _rows(count: int, accessed: AccessedBlock) -> pa.RecordBatch:
+    numbers = pa.array([count], pa.int64()), pa.nulls(count - 1, pa.int64())
+    blocks = pa.array([msgspec.msgpack.encode(accessed)], pa.binary()), pa.nulls(count - 1, pa.binary())
+    return pa.record_batch({"publications": pa.concat_arrays(numbers), "block": pa.concat_arrays(blocks)})
 
 
 def _bounds(start: int, end: int, tasks: int) -> list[int]:

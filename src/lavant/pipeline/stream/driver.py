@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -36,6 +36,7 @@ from lavant.pipeline.operators.travel import SliceTravel
 from lavant.pipeline.session import lean_plans
 from lavant.pipeline.stream.batches import Batches
 from lavant.pipeline.stream.block_source import BlockSource
+from lavant.pipeline.stream.log_ranges import ADDRESS_BYTES_MAX
 from lavant.pipeline.stream.preparation import prepare
 from lavant.pipeline.stream.sinks import Notifications, SinkOrigin, count_reasons, read_manifests, read_reasons
 from lavant.pipeline.stream.small_batches import SMALL_ROWS_MAX
@@ -109,9 +110,12 @@ class RunningStream:
         self.query.processAllAvailable()
         while self.query.isActive and self.position < end:
             time.sleep(POLL_S)
+        if self.position < end:
+            self.wait()  # which raises, if the stream has failed
 
     def stop(self) -> None:
         """End the query; batches on their way are finished first."""
+        self._batches.stop()
         self.query.stop()
         self._finish()
 
@@ -189,7 +193,6 @@ def start(
     reader = LogReader(log)
     notifications = Notifications(open_storage(output).below("notifications"))
     notifications.check(SinkOrigin(reader.identity, store.identity), reader.end())
-    notifications.remove_leftovers()
     reaches = partial(_reaches, context, shared)
     travel = SliceTravel(context, shared=reaches(store.storage))
     if manager is not None:
@@ -198,6 +201,15 @@ def start(
     # The manifests say how far the stream is, so Spark's own record is good for one run only.
     home = Path(tempfile.mkdtemp(prefix="lavant-stream-"))
     plan = home / "batches"
+    given = dict(options or {})
+    follows = (
+        str(context.master).startswith("local")
+        and manager is None
+        and not available_now
+        and "rowsmax" not in {name.lower() for name in given}
+        and open_storage(log).path("any") is not None
+        and len(bytes(plan)) <= ADDRESS_BYTES_MAX
+    )
     batches = Batches(
         context,
         store=store,
@@ -208,27 +220,36 @@ def start(
         plan=plan,
         small_rows_max=small_rows_max,
         probes=probes if manager is None else manager.probes,
+        followed=LogReader(log, reader.identity) if follows else None,
     )
-    given = dict(options or {})
     if notifications.next_offset is not None:
         given["startingOffset"] = str(notifications.next_offset)
+    given |= {
+        "scheme": store.settings.scheme,
+        "plan": str(plan),
+        "travel": "false" if reaches(open_storage(log)) else "true",
+    }
+    try:
+        writer = _blocks(spark, log, given).writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
+        writer = writer.option("checkpointLocation", checkpoint_uri(context, home / "checkpoint"))
+        with lean_plans(spark):
+            query = (writer.trigger(availableNow=True) if available_now else writer).start()
+    except BaseException:
+        batches.drain()
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+    return RunningStream(query, reader, batches, notifications, home)
+
+
+def _blocks(spark: SparkSession, log: Place, options: Mapping[str, str]) -> DataFrame:
+    """The blocks of the log. Only the rows with a block go on; Spark has counted all of them by then."""
     spark.dataSource.register(BlockSource)
-    source = spark.readStream.format(BlockSource.name()).options(
-        **given,
-        scheme=store.settings.scheme,
-        plan=str(plan),
-        travel="false" if reaches(open_storage(log)) else "true",
-    )
-    # Only the rows with a block go on; Spark has counted all of them by then.
+    source = spark.readStream.format(BlockSource.name()).options(**options)
     blocks = source.load(open_storage(log).address).where("block is not null")
     measured = blocks.observe(
         "lavant_access", sf.sum("publications").alias("publications"), sf.sum(sf.length("block")).alias("bytes")
     )
-    writer = measured.select("block").writeStream.queryName(_query_name(notifications)).foreachBatch(batches)
-    writer = writer.option("checkpointLocation", checkpoint_uri(context, home / "checkpoint"))
-    with lean_plans(spark):
-        query = (writer.trigger(availableNow=True) if available_now else writer).start()
-    return RunningStream(query, reader, batches, notifications, home)
+    return measured.select("block")
 
 
 def _reaches(context: SparkContext, shared: bool, storage: ObjectStorage) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -90,7 +91,7 @@ def _subscription_rows(file: StoredFile) -> Iterator[Any]:
         for batch in _parquet(file, "id", "filter"):
             yield from batch.to_pylist()
         return
-    with _open(file) as lines:
+    with open_input(file) as lines:
         for number, line in enumerate(lines):
             if line.strip():
                 try:
@@ -123,7 +124,7 @@ def _publication_records(file: StoredFile, scheme: str, rejected: list[Rejected]
         return
     if scheme == "encrypted":
         raise InvalidValue(f"encrypted publications are a Parquet file of `lavant encrypt`, got {file}")
-    with _open(file) as opened:
+    with open_input(file) as opened:
         while lines := opened.readlines(1 << 20):
             refused: list[Rejected] = []
             lines_batch = from_json_lines(b"".join(lines), rejected=refused)
@@ -154,7 +155,7 @@ def _parquet(file: StoredFile, *columns: str) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _open_parquet(file: StoredFile) -> Iterator[pq.ParquetFile]:
-    with _open(file) as opened:
+    with open_input(file) as opened:
         try:
             parquet = pq.ParquetFile(opened)
         except (OSError, pa.ArrowInvalid) as error:
@@ -179,7 +180,8 @@ def files_of(place: str | Path) -> list[StoredFile]:
     raise InvalidValue(f"there is no file {file}")
 
 
-def _open(file: StoredFile) -> BinaryIO:
+def open_input(file: StoredFile) -> BufferedReader:
+    """The content of a file; raises in one line if it cannot be read."""
     try:
         return file.open()
     except OSError as error:

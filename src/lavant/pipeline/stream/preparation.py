@@ -10,6 +10,7 @@ killed, leaves nothing that would keep the same command from running once the in
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.files import is_uri, local_path
 from lavant.core.identities import UNKNOWN, derived_identity
 from lavant.core.publications.publication import Rejected
-from lavant.pipeline.stream.inputs import files_of, load_publications, load_subscriptions
+from lavant.pipeline.stream.inputs import files_of, load_publications, load_subscriptions, open_input
 from lavant.pipeline.stream.sinks import count_reasons, reasons_text
 
 Place = str | Path
@@ -51,6 +52,44 @@ class Prepared(NamedTuple):
     store: Place
     log: Place
     refused: list[str]
+
+
+def check_places(subscriptions: Place, publications: Place, output: Place) -> None:
+    """Raise in one line for what is missing or cannot be used; nothing is read or made."""
+    for place in (subscriptions, publications, output):
+        open_storage(place)  # refuses an unknown kind
+    check_subscriptions(subscriptions)
+    if not _is_log(publications):
+        for file in files_of(publications):
+            _check_readable(file)
+    if not is_uri(str(output)):
+        check_directory(local_path(output))
+
+
+def check_subscriptions(place: Place) -> None:
+    """Raise in one line if this is neither a slice store nor a file that can be read."""
+    if _is_store(place):
+        SliceReader(place)
+    elif not is_uri(str(place)) and local_path(place).is_dir():
+        raise InvalidValue(f"{place} is a directory and no slice store; give a file of subscriptions, or a store")
+    else:
+        _check_readable(StoredFile.at(place))
+
+
+def check_directory(path: Path) -> None:
+    """Raise in one line if this is no directory to write to, and none can be made there."""
+    found = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not found.is_dir():
+        raise InvalidValue(f"{path} cannot be a directory: {found} is a file; choose another")
+    if not os.access(found, os.W_OK | os.X_OK):
+        raise InvalidValue(f"cannot write to {path}: {found} does not permit it; choose another directory")
+
+
+def _check_readable(file: StoredFile) -> None:
+    if file.storage.path(file.name) is not None:
+        open_input(file).close()
+    elif not file.exists():
+        raise InvalidValue(f"there is no file {file}")
 
 
 def prepare(subscriptions: Place, publications: Place, output: Place, *, scheme: str, slices: int) -> Prepared:
@@ -109,11 +148,11 @@ def _name_of(place: Place) -> str:
 
 def digest(file: StoredFile) -> bytes:
     """Of the file's content."""
-    try:
-        with file.open() as opened:
+    with open_input(file) as opened:
+        try:
             return hashlib.file_digest(opened, "sha256").digest()
-    except OSError as error:
-        raise InvalidValue(f"cannot read {file}: {error.strerror}") from None
+        except OSError as error:
+            raise InvalidValue(f"cannot read {file}: {error.strerror}") from None
 
 
 def _is_prepared(output: ObjectStorage, inputs: Inputs) -> bool:
@@ -153,7 +192,10 @@ def all_or_nothing(place: Place, made: Sequence[str]) -> Iterator[None]:
         parents = {(local_path(place) / name).parent for name in made}
         new = [each for parent in parents for each in (parent, *parent.parents) if not each.exists()]
         for parent in parents:
-            parent.mkdir(parents=True, exist_ok=True)
+            try:
+                parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InvalidValue(f"cannot make {parent}: {error.strerror}; choose another directory") from None
     try:
         yield
     except BaseException:

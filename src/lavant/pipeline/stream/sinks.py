@@ -5,12 +5,14 @@
       _manifests/0000000007.json                its parts, and the offsets that it covers; plain readers skip it
 
 The manifest is the only record of how far a stream is: it says both what was notified and up to where, so a stream
-starts again after the last one, whatever was lost with its driver. A part that no manifest names does not count, and is
-removed when the stream next starts.
+starts again after the last one, whatever was lost with its driver. A part that no manifest names does not count. The
+next run of the stream removes it, after its own first commit: until then the run that wrote it may still be alive, and
+commit it.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,10 +24,9 @@ import pyarrow.parquet as pq
 from lavant.broker.storage.objects import ObjectStorage, open_storage
 from lavant.core.errors import UNDECODABLE, CorruptSnapshot, FailedStream, IdentityMismatch, InvalidValue
 from lavant.core.identities import UNKNOWN, is_other
-from lavant.pipeline.operators.parts import SCHEMA, Part
+from lavant.pipeline.operators.parts import PARTS, SCHEMA, Part
 
 MANIFESTS = "_manifests/"
-PARTS = "part-"
 REASONS_MAX = 3
 
 
@@ -60,7 +61,10 @@ class Notifications:
 
     def __init__(self, place: str | Path | ObjectStorage) -> None:
         self.storage = open_storage(place)
+        self.run = uuid.uuid4().hex[:8]
+        """Of the stream, in the names of its parts."""
         self._last = self._latest()
+        self._has_committed = False
 
     @property
     def next_batch(self) -> int:
@@ -87,13 +91,6 @@ class Notifications:
                 "or has lost its end; choose another output directory, or put the original log back"
             )
 
-    def remove_leftovers(self) -> None:
-        """Remove parts of batches that were never committed."""
-        first = f"{PARTS}{self.next_batch:010d}"
-        for name in self.storage.names(PARTS):
-            if name >= first:
-                self.storage.remove(name)
-
     def commit(self, manifest: BatchManifest) -> None:
         """Make a batch count, once its parts are written."""
         if self._last is not None and manifest.start != self._last.end:
@@ -106,6 +103,15 @@ class Notifications:
                 "each output directory"
             )
         self._last = manifest
+        if not self._has_committed:
+            self._has_committed = True
+            self._remove_leftovers(manifest.batch)
+
+    def _remove_leftovers(self, first: int) -> None:
+        """Remove parts of other runs, from this batch on: runs commit in order, so none of these can count any more."""
+        for name in self.storage.names(PARTS):
+            if name >= f"{PARTS}{first:010d}" and f"-{self.run}-" not in name:
+                self.storage.remove(name)
 
     def _latest(self) -> BatchManifest | None:
         if self.storage.names("batch-"):

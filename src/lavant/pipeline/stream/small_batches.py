@@ -16,7 +16,6 @@ import msgspec
 
 from lavant.broker.slices import SliceReader
 from lavant.broker.slices.reader import StoreVersion
-from lavant.core.files import replace_file
 from lavant.pipeline.operators.access import AccessBlock
 from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.operators.tasks import MatchTask, match_blocks
@@ -30,6 +29,20 @@ ROWS_AT_FIRST, ROWS_MAX = 8192, 32_768
 """Publications of a batch at first, and at most, unless the stream's options say otherwise."""
 EXIT_IDS = 1 << 25
 """Matches that each exit task of a large batch should get: 128 MiB of ids."""
+
+
+TASK_S = 0.01
+"""Processor time that a task takes for itself; where hosts have no place of their own, a task gets as much to match."""
+
+
+def task_rows(publications: int, match_s: float) -> int:
+    """Publications that are worth a task, if so many took so long to match; a power of two, at most `ROWS_MAX`.
+
+    >>> task_rows(1000, 0.005), task_rows(1000, 0.2), task_rows(1000, 0.0)
+    (1024, 32, 32768)
+    """
+    worth = int(TASK_S * publications / match_s) if match_s else ROWS_MAX
+    return min(ROWS_MAX, 1 << max(worth, 1).bit_length() - 1)
 
 
 def large_rows(publications: int, matches: int, exits: int) -> int:
@@ -50,9 +63,19 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The match slices of each."""
     small_rows_max: int
     rows_max: int
+    task_rows: int = 1
+    """Publications for which a task more is worth its start; 1 if each host matches in its own place."""
+
+    position: int = 0
+    """The offset up to which tasks have matched; further than Spark knows, after a batch that followed the log."""
+    dispatcher: str | None = None
+    """The address at which tasks ask for ranges (see `log_ranges`), if small batches follow the log."""
 
     def save(self, path: Path) -> None:
-        replace_file(path, [msgspec.msgpack.encode(self)])
+        """Not durable: it is good for one run."""
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(msgspec.msgpack.encode(self))
+        partial.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> BatchPlan | None:
@@ -72,7 +95,7 @@ class BatchPlan(msgspec.Struct, frozen=True, kw_only=True):
             MatchTask(store=self.store, version=version, host=host, slices=slices, exits=(0, count))
             for host, slices in enumerate(self.hosts)
         ]
-        parts = min(len(tasks), count)  # Spark drops a task without rows
+        parts = min(len(tasks), max(1, count // self.task_rows))  # with rows in each: Spark drops a task without
         return [tasks[number::parts] for number in range(parts)]
 
 
@@ -86,6 +109,8 @@ class AccessedBlock(msgspec.Struct, frozen=True, array_like=True):
     """Of the subscriptions that were matched."""
     too_much: bool = False
     """The batch was small, its matches were not."""
+    is_done: bool = False
+    """The block was matched in ranges, which the driver has already."""
 
 
 def match_small(tasks: Sequence[MatchTask], block: AccessBlock, matches_max: int) -> AccessedBlock:

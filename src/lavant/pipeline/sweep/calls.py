@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -42,6 +43,8 @@ def resolve(reference: str, path: str | None = None) -> Function:
     module_name, colon, name = reference.partition(":")
     if not (module_name and colon and name):
         raise InvalidValue(f"function must be of the form 'package.module:function', got {reference!r}")
+    if path is not None and not Path(path).is_dir():
+        raise InvalidValue(f"there is no directory {path} for the module of function {reference!r}")
     if path is not None and path not in sys.path:
         sys.path.insert(0, path)
     try:

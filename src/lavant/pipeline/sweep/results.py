@@ -36,7 +36,10 @@ class ResultStore:
         self._parameters = {name: _TYPES[kind] for name, kind in sweep.parameter_types.items()}
         self._types: dict[str, pa.DataType] = dict(self._parameters)
         self.done: set[str] = set()
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidValue(f"cannot make {directory}: {error.strerror}; choose another output") from None
         self._outdated = parts(directory) if fresh else []
         for part in [] if fresh else parts(directory):
             self._take(part)

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import NamedTuple
@@ -57,6 +58,7 @@ DIGITS_MAX = 15
 """Decimals of so many significant digits have doubles of their own, in the same order."""
 _POWERS = np.array([float(10**exponent) for exponent in range(23)])
 """Powers of ten that are doubles: a product or quotient with one is rounded once."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{2}))?")
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 """0001-01-01 and 9999-12-31, in days since 1970."""
 
@@ -124,6 +126,15 @@ def points_of(schema: StructType) -> list[TableAttribute]:
     return [TableAttribute(POINT, (POINT,), is_comparable=True)]
 
 
+def quoted(column: str) -> str:
+    """A column's name as Spark takes it for one, whatever is in it.
+
+    >>> quoted("a.`b`")
+    '`a.``b```'
+    """
+    return "`" + column.replace("`", "``") + "`"
+
+
 def attribute_columns(rows: pa.RecordBatch, attributes: list[TableAttribute]) -> AttributeColumns:
     """The values of the attributes, in the types of filters."""
     columns: list[pa.Array] = []
@@ -177,10 +188,34 @@ def dates(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
 
 def timestamps(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
     """`2026-01-02 03:04:05.25` in the column's time zone: no zeros at the end of a fraction, none without one."""
-    local = (pc.local_timestamp(column) if column.type.tz is not None else column).cast(pa.timestamp("us"))
+    local = (column if column.type.tz is None else _local(column)).cast(pa.timestamp("us"))
     days = local.cast(pa.int64()).fill_null(0).to_numpy() // 86_400_000_000
     texts, refused = _in_years(name, local, pa.array(days))
     return pc.replace_substring_regex(texts, r"\.?0*$", ""), refused
+
+
+def _local(column: pa.Array) -> pa.Array:
+    """Times of the day in the column's time zone, which Spark may call by a name that Arrow does not know."""
+    zone = column.type.tz
+    try:
+        return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, arrow_zone(zone))))
+    except pa.ArrowInvalid:
+        raise InvalidValue(
+            f"the time zone {zone!r} of the session is none that Arrow knows; set spark.sql.session.timeZone to a "
+            "region, such as Europe/Berlin, or an offset, such as +01:00"
+        ) from None
+
+
+def arrow_zone(zone: str) -> str:
+    """A time zone of Spark as Arrow writes it.
+
+    >>> [arrow_zone(each) for each in ("GMT+3", "UTC-01:30", "+5", "Z", "Europe/Berlin")]
+    ['+03:00', '-01:30', '+05:00', 'UTC', 'Europe/Berlin']
+    """
+    if zone == "Z":
+        return "UTC"
+    offset = _OFFSET.fullmatch(zone)
+    return zone if offset is None else f"{offset[1]}{int(offset[2]):02d}:{offset[3] or '00'}"
 
 
 def _in_years(name: str, values: pa.Array, days: pa.Array) -> tuple[pa.Array, dict[int, str]]:

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType
+from pyspark.sql.types import ArrayType, LongType
 
 from lavant.broker.matching import MATCHERS, PlainMatcher
 from lavant.broker.matching.plain.table import Dimension
@@ -32,6 +32,8 @@ INDEXES_MAX = 32
 """Kept on the driver's disk; beyond this the least recently used is deleted."""
 OPEN_MAX = 16
 """Kept open by a Python worker."""
+NUMBERS = ArrayType(LongType(), containsNull=False)
+"""The ids of a store. Spark copies a list faster if none of its items can be null."""
 
 
 class TableIndex(NamedTuple):
@@ -42,7 +44,8 @@ class TableIndex(NamedTuple):
     """Names of the matchers' files."""
     ids: str | None
     """Name of the file with the ids, by number; None where the numbers are the ids."""
-    id_type: DataType
+    lists: ArrayType
+    """The type of a row's ids."""
     dimensions: frozenset[Dimension] | None
     """What filters compare; None if they are encrypted."""
     directory: str | None = None
@@ -60,7 +63,7 @@ def known_index(key: str) -> TableIndex | None:
     return _indexes.get(key)
 
 
-def keep_index(key: str, matchers: Sequence[Any], *, ids: pa.Array | None, id_type: DataType) -> TableIndex:
+def keep_index(key: str, matchers: Sequence[Any], *, ids: pa.Array | None, lists: ArrayType) -> TableIndex:
     """Write the files of a new index."""
     groups = []
     for number, matcher in enumerate(matchers):
@@ -74,7 +77,7 @@ def keep_index(key: str, matchers: Sequence[Any], *, ids: pa.Array | None, id_ty
         ):
             out.write_table(table)
     named = None if ids is None else f"lavant-{key}.ids"
-    _indexes[key] = TableIndex(matchers[0].scheme, tuple(groups), named, id_type, dimensions_of(matchers))
+    _indexes[key] = TableIndex(matchers[0].scheme, tuple(groups), named, lists, dimensions_of(matchers))
     while len(_indexes) > INDEXES_MAX:
         for name in _files(_indexes.popitem(last=False)[1]):
             (_directory() / name).unlink(missing_ok=True)

@@ -16,14 +16,14 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
-from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
 from lavant.core.files import is_uri
 from lavant.pipeline.operators.open_slices import SlicePlace
-from lavant.pipeline.tables.columns import TableAttribute, attributes_of, leaves_of, points_of
-from lavant.pipeline.tables.indexes import TableIndex, executors_share_disk, shipped
+from lavant.pipeline.tables.columns import TableAttribute, attributes_of, leaves_of, points_of, quoted
+from lavant.pipeline.tables.indexes import NUMBERS, TableIndex, executors_share_disk, is_connect, shipped
 from lavant.pipeline.tables.subscriptions import Subscriptions, index_of, store_of
 from lavant.pipeline.tables.tasks import (
     REJECTED,
@@ -70,16 +70,12 @@ def match(
     if not explode:
         return matched
     one = sf.explode_outer(SUBSCRIPTIONS).alias(SUBSCRIPTION)  # quicker than to send a row's columns for each match
-    return matched.select(*map(_quoted, events.columns), one, REJECTED)
+    return matched.select(*map(quoted, events.columns), one, REJECTED)
 
 
-def _quoted(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
-
-
-def result_schema(events: StructType, id_type: DataType, *, explode: bool) -> StructType:
+def result_schema(events: StructType, lists: ArrayType, *, explode: bool) -> StructType:
     """The columns of the events, and those that a match adds."""
-    found = StructField(SUBSCRIPTION, id_type) if explode else StructField(SUBSCRIPTIONS, ArrayType(id_type))
+    found = StructField(SUBSCRIPTION, lists.elementType) if explode else StructField(SUBSCRIPTIONS, lists)
     return StructType([*events.fields, found, StructField(REJECTED, StringType())])
 
 
@@ -102,9 +98,14 @@ def check_names(columns: list[str], *, explode: bool) -> None:
 
 def _match_index(events: DataFrame, index: TableIndex, *, keep_unmatched: bool) -> DataFrame:
     attributes = attributes_in(events.schema, index)
+    if events.isStreaming and is_connect(events.sparkSession):
+        raise InvalidValue(
+            "Spark Connect does not bring the index of a table to the tasks of a streaming query; give the "
+            "subscriptions as a store at a URI, which tasks open themselves"
+        )
     index = shipped(index, events.sparkSession)
     if len(index.groups) == 1:
-        return _match_whole(events, index, attributes, index.id_type, keep_unmatched=keep_unmatched)
+        return _match_whole(events, index, attributes, index.lists, keep_unmatched=keep_unmatched)
     if events.isStreaming:
         raise InvalidValue(
             f"the index has {len(index.groups)} groups, and a streaming table can be matched against one; "
@@ -118,37 +119,40 @@ def _follow(events: DataFrame, store: SliceReader, *, keep_unmatched: bool) -> D
     if not is_uri(store.address) and not executors_share_disk(events.sparkSession):
         raise InvalidValue(
             f"a streaming table follows the changes of its store, and executors do not reach {store.storage.uri}; "
-            "give the subscriptions as a DataFrame, which is read once, or use the log stream"
+            "give a store at a URI or, without Spark Connect, a DataFrame, which is read once"
         )
     followed = SlicePlace(store.address, store.identity, store.settings.scheme)
     encrypted = followed.scheme == "encrypted"
     attributes = points_of(events.schema) if encrypted else attributes_of(leaves_of(events.schema), None)
-    return _match_whole(events, followed, attributes, LongType(), keep_unmatched=keep_unmatched)
+    return _match_whole(events, followed, attributes, NUMBERS, keep_unmatched=keep_unmatched)
 
 
 def _match_whole(
     events: DataFrame,
     source: TableIndex | SlicePlace,
     attributes: list[TableAttribute],
-    id_type: DataType,
+    lists: ArrayType,
     *,
     keep_unmatched: bool,
 ) -> DataFrame:
     """Matches every row where it is."""
-    result = StructType([StructField(SUBSCRIPTIONS, ArrayType(id_type)), StructField(REJECTED, StringType())])
+    result = StructType([StructField(SUBSCRIPTIONS, lists), StructField(REJECTED, StringType())])
     # Not deterministic: Spark would call it twice otherwise, for the column and for the condition.
     function = arrow_udf(matching_rows(source, attributes), result).asNondeterministic()
     arguments = [_argument(attribute) for attribute in attributes] or [sf.lit(True)]
-    found = events.withColumn(FOUND, function(*arguments))
+    name = FOUND
+    while name in map(str.lower, events.columns):
+        name += "_"
+    found = events.withColumn(name, function(*arguments))
+    ids, reason = f"{name}.{SUBSCRIPTIONS}", f"{name}.{REJECTED}"
     if not keep_unmatched:
-        ids, reason = f"{FOUND}.{SUBSCRIPTIONS}", f"{FOUND}.{REJECTED}"
         found = found.where((sf.size(ids) > 0) | sf.col(reason).isNotNull())
-    return found.select(*map(_quoted, events.columns), f"{FOUND}.{SUBSCRIPTIONS}", f"{FOUND}.{REJECTED}")
+    return found.select(*map(quoted, events.columns), ids, reason)
 
 
 def _argument(attribute: TableAttribute) -> Column:
     """An attribute's values; of a type that filters do not compare, whether there is one."""
-    column = sf.col(_quoted(attribute.path[0]))
+    column = sf.col(quoted(attribute.path[0]))
     for field in attribute.path[1:]:
         column = column.getField(field)
     return column if attribute.is_comparable else sf.when(column.isNotNull(), True)
@@ -170,7 +174,7 @@ def _match_groups(
             [
                 StructField(KEY, LongType()),
                 StructField(ROW, events.schema),
-                StructField(SUBSCRIPTIONS, ArrayType(index.id_type)),
+                StructField(SUBSCRIPTIONS, index.lists),
                 StructField(REJECTED, StringType()),
             ]
         ),

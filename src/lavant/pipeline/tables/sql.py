@@ -21,7 +21,6 @@ from pyspark.sql.types import (
     DecimalType,
     FractionalType,
     IntegralType,
-    LongType,
     NullType,
     StringType,
     StructType,
@@ -44,7 +43,7 @@ from lavant.pipeline.tables.columns import (
     leaves_of,
     points_of,
 )
-from lavant.pipeline.tables.indexes import TableIndex, dimensions_of, shipped
+from lavant.pipeline.tables.indexes import NUMBERS, TableIndex, dimensions_of, shipped
 from lavant.pipeline.tables.match import check_names, result_schema
 from lavant.pipeline.tables.subscriptions import Subscriptions, index_of
 from lavant.pipeline.tables.tasks import RowMatches, TableMatcher
@@ -96,8 +95,8 @@ def _table_function(named: Mapping[str, TableIndex]) -> type:
             with refusals_in_one_line():
                 return plan_match(events, subscriptions, explode, named)
 
-        def eval(self, row: Any, subscriptions: str, explode: bool = False) -> Iterator[tuple[Any, ...]]:
-            self._rows.append(row)
+        def eval(self, events: Any, subscriptions: str, explode: bool = False) -> Iterator[tuple[Any, ...]]:
+            self._rows.append(events)  # one row: arguments have the names that SQL calls them by
             if len(self._rows) == ROWS_AT_ONCE:
                 yield from self._flush()
 
@@ -129,22 +128,24 @@ def plan_match(
         raise InvalidValue("the first argument of lavant_match is a table: lavant_match(TABLE(events), 'store')")
     if not subscriptions.isConstantExpression or not isinstance(subscriptions.value, str):
         raise InvalidValue("the second argument of lavant_match is a constant text: a store, or a name for register()")
+    if explode is not None and explode.value not in (True, False, None):
+        raise InvalidValue("the argument explode of lavant_match is true or false")
     is_exploded = explode is not None and bool(explode.value)
     check_names(events.dataType.names, explode=is_exploded)
     source: TableIndex | SlicePlace
     if subscriptions.value in named:
         source, version = named[subscriptions.value], None
-        scheme, dimensions, id_type = source.scheme, source.dimensions, source.id_type
+        scheme, dimensions, lists = source.scheme, source.dimensions, source.lists
     else:
         store = SliceReader(subscriptions.value)
         latest = store.version()
         source, version = SlicePlace(store.address, store.identity, store.settings.scheme), latest.number
         slices = [store.matcher(number, latest) for number in range(len(latest.slices))]
-        scheme, dimensions, id_type = source.scheme, dimensions_of(slices), LongType()
+        scheme, dimensions, lists = source.scheme, dimensions_of(slices), NUMBERS
     leaves = leaves_of(events.dataType)
     attributes = points_of(events.dataType) if scheme == "encrypted" else attributes_of(leaves, dimensions)
     return MatchPlan(
-        schema=result_schema(events.dataType, id_type, explode=is_exploded),
+        schema=result_schema(events.dataType, lists, explode=is_exploded),
         source=source,
         version=version,
         attributes=tuple(attributes),
@@ -218,6 +219,8 @@ def lavant_matches(filter: pa.Array, row: pa.Array) -> pa.Array:
     with refusals_in_one_line():
         if not pa.types.is_struct(row.type):
             raise InvalidValue(f"the second argument of lavant_matches is a struct: struct(*), got {row.type}")
+        if not pa.types.is_string(filter.type) and not pa.types.is_null(filter.type):
+            raise InvalidValue(f"the first argument of lavant_matches is a filter, a text, got {filter.type}")
         rows = pa.RecordBatch.from_arrays(row.flatten(), names=[field.name for field in row.type])
         result = np.full(len(rows), None, object)
         for text in filter.unique().drop_null().to_pylist():

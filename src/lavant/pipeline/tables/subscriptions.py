@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, StringType
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching import PlainMatcher
@@ -20,7 +21,8 @@ from lavant.broker.matching.segmented import SegmentedMatcher
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
 from lavant.core.ids import SUBSCRIPTION_ID_MAX
-from lavant.pipeline.tables.indexes import TableIndex, keep_index, known_index
+from lavant.pipeline.tables.columns import quoted
+from lavant.pipeline.tables.indexes import NUMBERS, TableIndex, keep_index, known_index
 
 INDEX_BYTES_MAX = 2 << 30
 """An index up to this size is opened whole by each Python worker; the workers of a machine share its memory."""
@@ -82,7 +84,7 @@ def _index_of_store(store: SliceReader, groups: int | None) -> TableIndex:
         groups = min(count, _groups(sum(matcher.statistics().memory_bytes for matcher in slices)))
     kind: type[SegmentedMatcher[Any, Any]] = type(slices[0])
     parts = [kind.union(slices[number::groups]) for number in range(groups)]
-    return keep_index(key, parts, ids=None, id_type=LongType())
+    return keep_index(key, parts, ids=None, lists=NUMBERS)
 
 
 def _index_of_table(table: DataFrame, *, id: str, filter: str, groups: int | None) -> TableIndex:
@@ -93,15 +95,21 @@ def _index_of_table(table: DataFrame, *, id: str, filter: str, groups: int | Non
                 f"the subscriptions need one column {name!r}, and have {', '.join(table.columns)}; "
                 "name theirs with id=… and filter=…"
             )
-    id_type = table.schema[id].dataType
+    lists = ArrayType(table.schema[id].dataType, containsNull=table.schema[id].nullable)
     if not isinstance(table.schema[filter].dataType, StringType):
         raise InvalidValue(
             f"column {filter!r} of the subscriptions is of type {table.schema[filter].dataType.simpleString()}; "
             "filters are texts"
         )
-    rows = table.select(table[id].alias("id"), table[filter].alias("filter")).toArrow().combine_chunks()
+    try:
+        rows = table.select(sf.col(quoted(id)).alias("id"), sf.col(quoted(filter)).alias("filter")).toArrow()
+    except (PySparkTypeError, pa.ArrowInvalid) as error:
+        kind = table.schema[id].dataType.simpleString()
+        problem = str(error).splitlines()[0]
+        raise InvalidValue(f"ids of type {kind} cannot leave Spark: {problem}; cast {id!r} to string") from None
+    rows = rows.combine_chunks()
     rows = rows.take(pc.sort_indices(rows, [("filter", "ascending")]))  # the order of a table's rows is not its content
-    key = _key(["table", id_type.json(), str(groups)], rows)
+    key = _key(["table", lists.json(), str(groups)], rows)
     known = known_index(key)
     if known is not None:
         return known
@@ -109,7 +117,7 @@ def _index_of_table(table: DataFrame, *, id: str, filter: str, groups: int | Non
     groups = _groups(whole.statistics().memory_bytes) if groups is None else groups
     numbers = np.arange(len(rows))
     parts = [whole] if groups == 1 else [_matcher(rows, numbers[group::groups]) for group in range(groups)]
-    return keep_index(key, parts, ids=_one_array(rows.column("id")), id_type=id_type)
+    return keep_index(key, parts, ids=_one_array(rows.column("id")), lists=lists)
 
 
 def _groups(size_bytes: int) -> int:

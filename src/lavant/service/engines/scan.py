@@ -1,7 +1,8 @@
 """The scan engine: every publication is compared with every filter, without kernels.
 
-A server whose kernels are not compiled yet starts with it, so that it serves at once; the local engine replaces it as
-soon as they are. It takes few subscriptions and plain filters only: what it does not take waits for the local engine.
+A server starts with it, so that it serves at once; the local engine replaces it as soon as its kernels are loaded, or
+compiled if they must be. It takes few subscriptions and plain filters only: what it does not take waits for the local
+engine.
 """
 
 from __future__ import annotations

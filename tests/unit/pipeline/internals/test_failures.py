@@ -28,7 +28,11 @@ Caused by: java.io.EOFException
         (TASK.format(cause="lavant.core.errors.InvalidValue: the log ends"), "InvalidValue: the log ends"),
         (TASK.format(cause="KeyError: 'x'"), "KeyError: 'x'"),
         (TASK.format(cause="AssertionError"), "AssertionError"),
-        (TASK.format(cause="pyarrow.lib.ArrowInvalid: odd"), "java.io.EOFException"),
+        (TASK.format(cause="pyarrow.lib.ArrowInvalid: odd"), "pyarrow.lib.ArrowInvalid: odd"),
+        (
+            "[DATA_SOURCE_ERROR] Failed to read: lavant.core.errors.InvalidValue: no log SQLSTATE: 38000; line 1",
+            "InvalidValue: no log",
+        ),
         (
             "An error occurred\n: org.apache.spark.SparkException: x\nCaused by: java.io.IOException: full",
             "java.io.IOException: full",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,3 +55,13 @@ def test_long_lists_take_little_more_than_their_ids() -> None:
     lists = pq.read_table(pa.BufferReader(content)).column("subscriptions").combine_chunks()
     assert lists.values.to_numpy().tolist() == ids.tolist()
     assert lists.offsets.to_pylist() == [0, 1, 2_500_000, 3_000_000]
+
+
+def test_the_writer_is_named_in_the_form_that_readers_parse() -> None:
+    """`VersionParser` of parquet-java: application, version, and the build in brackets."""
+    rows = pa.record_batch(
+        [[1], ["q"], [None]], schema=pa.schema([SCHEMA.field(name) for name in ("key", "id", "rejected")])
+    )
+    content = b"".join(encode(rows, Matches(np.array([0, 1]), np.array([5], np.uint32))))
+    created_by = pq.ParquetFile(pa.BufferReader(content)).metadata.created_by
+    assert re.fullmatch(r"(.*?)\s+version\s*(?:([^(]*?)\s*(?:\(\s*build\s*([^)]*?)\s*\))?)?", created_by)

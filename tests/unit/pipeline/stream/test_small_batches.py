@@ -32,13 +32,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> SliceReader:
     return SliceReader(store.directory)
 
 
-def plan_of(reader: SliceReader, hosts: int, slices: int = SLICES) -> BatchPlan:
+def plan_of(reader: SliceReader, hosts: int, slices: int = SLICES, task_rows: int = 1) -> BatchPlan:
     matching = SliceAssignment.even(slices, hosts).matching
     return BatchPlan(
         store=SlicePlace(reader.address, reader.identity, "plain"),
         hosts=tuple(host.match for _, host in matching),
         small_rows_max=100,
         rows_max=1000,
+        task_rows=task_rows,
     )
 
 
@@ -48,13 +49,13 @@ def block_of(publications: list[dict[str, object]]) -> AccessBlock:
 
 
 @settings(deadline=None, max_examples=40)
-@given(hosts=st.integers(1, SLICES), count=st.integers(1, 30), seed=st.integers(0, 99))
+@given(hosts=st.integers(1, SLICES), count=st.integers(1, 30), task_rows=st.integers(1, 40), seed=st.integers(0, 99))
 def test_what_the_tasks_find_together_is_what_brute_force_says(
-    reader: SliceReader, tmp_path_factory: pytest.TempPathFactory, hosts: int, count: int, seed: int
+    reader: SliceReader, tmp_path_factory: pytest.TempPathFactory, hosts: int, count: int, task_rows: int, seed: int
 ) -> None:
     publications = rows(count, seed=seed)
-    parts = plan_of(reader, hosts).tasks(count)
-    assert len(parts) == min(hosts, count)
+    parts = plan_of(reader, hosts, task_rows=task_rows).tasks(count)
+    assert len(parts) == min(hosts, max(1, count // task_rows))
     returned = [msgspec.msgpack.encode(match_small(tasks, block_of(publications), 10**6)) for tasks in parts]
     accessed = [msgspec.msgpack.decode(each, type=AccessedBlock) for each in returned]
     assert sum(len(each.found) for each in accessed) == hosts

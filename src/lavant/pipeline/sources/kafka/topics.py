@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from lavant.broker.storage.objects.uris import masked
 from lavant.core.errors import InvalidValue, MissingComponent
 
 SCHEME = "kafka://"
@@ -128,6 +129,4 @@ def without_secrets(text: str, options: dict[str, str]) -> str:
     """A message without the values of options that hold secrets, and without passwords in them."""
     secrets = [value for key, value in options.items() if re.search(SECRETS, key)]
     secrets += re.findall(r"""password=["']?([^"';]+)""", " ".join(secrets))
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
+    return masked(text, secrets)

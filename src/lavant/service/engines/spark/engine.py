@@ -21,7 +21,7 @@ from lavant.core.identities import derived_identity
 from lavant.service.engines.interface import ChangeBatch, EngineBatch, Retired
 from lavant.service.engines.spark.namespace_log import NamespaceLog
 from lavant.service.engines.spark.settings import LIMITS, SparkLimits
-from lavant.service.runtime.match_delivery import DeliveryPart
+from lavant.service.runtime.ingest.match_delivery import DeliveryPart
 
 
 class SparkEngine:

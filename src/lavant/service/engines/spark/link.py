@@ -20,8 +20,8 @@ from lavant.core.errors import UNDECODABLE, LavantError
 from lavant.core.frames import Frames, frame
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.runtime.clock import ServerClock
-from lavant.service.runtime.ingest import Ingest
-from lavant.service.runtime.match_delivery import MatchDelivery
+from lavant.service.runtime.ingest.ingest import Ingest
+from lavant.service.runtime.ingest.match_delivery import MatchDelivery
 
 HOST = "127.0.0.1"
 NEXT_S_MAX = 5.0

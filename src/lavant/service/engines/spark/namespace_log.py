@@ -28,7 +28,7 @@ from lavant.core.errors import InvalidValue
 from lavant.core.publications.batch import PublicationBatch
 from lavant.core.publications.publication import PAYLOAD, POINT
 from lavant.service.engines.spark.settings import SparkLimits
-from lavant.service.runtime.match_delivery import DeliveryPart
+from lavant.service.runtime.ingest.match_delivery import DeliveryPart
 
 
 class NamespaceLog:

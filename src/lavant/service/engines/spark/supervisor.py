@@ -27,7 +27,7 @@ from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.link import EngineLink
 from lavant.service.engines.spark.settings import SparkSettings
 from lavant.service.observability.openmetrics import MetricFamily
-from lavant.service.runtime.ingest import Ingest
+from lavant.service.runtime.ingest.ingest import Ingest
 
 MODULE = "lavant.pipeline.engine"
 HELLO_S_MAX = 60.0
