@@ -5,32 +5,13 @@ Durations are in seconds, in names that end in `_s`. Names in milliseconds are a
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.core.errors import InvalidValue
+from lavant.core.seconds import SECOND_MS, SECONDS_MAX, check_seconds, in_milliseconds, warn_of_milliseconds
 
 T = TypeVar("T")
-
-SECONDS_MAX = 1e9
-"""30 years; sockets and locks take no number that is much larger."""
-
-
-def check_seconds(name: str, value: float, low: float = 0.0, high: float = SECONDS_MAX, hint: str = "") -> None:
-    """
-    >>> check_seconds("timeout_s", -1.0)
-    Traceback (most recent call last):
-    lavant.core.errors.InvalidValue: timeout_s must not be negative, nor above 30 years, got -1.0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise InvalidValue(f"{name} must be a number of seconds, got {value!r:.40}")
-    if not low <= value <= high:
-        lowest = f"must not be below {low:g}" if low else "must not be negative"
-        bounds = f"{lowest}, nor above 30 years" if high == SECONDS_MAX else f"must be between {low:g} and {high:g}"
-        raise InvalidValue(f"{name} {bounds}, got {value!r:.40}{hint}")
 
 
 def check_count(name: str, value: int, low: int, high: int | None = None, hint: str = "") -> None:
@@ -46,24 +27,42 @@ def check_count(name: str, value: int, low: int, high: int | None = None, hint: 
         raise InvalidValue(f"{name} must be {bounds}, got {value!r:.40}{hint}")
 
 
-def milliseconds(name: str, seconds: float | None, old_ms: int | None, *, stacklevel: int = 4) -> int | None:
-    """The value of the argument `NAME_s` in milliseconds, or that of `NAME_ms`, its name before.
+def check_text(name: str, value: str) -> None:
+    """
+    >>> check_text("topic", 5)
+    Traceback (most recent call last):
+    lavant.core.errors.InvalidValue: topic must be a text, got 5
+    """
+    if not isinstance(value, str):
+        raise InvalidValue(f"{name} must be a text, got {value!r:.40}")
 
-    >>> milliseconds("wait", 1.5, None)
+
+def seconds(name: str, value: float | None, old_ms: int | None) -> float | None:
+    """The value of the argument `NAME_s` of a method, or that of `NAME_ms`, its name before.
+
+    >>> seconds("wait", 1.5, None)
+    1.5
+    """
+    if old_ms is None:
+        return value
+    if value is not None:
+        raise InvalidValue(f"give {name}_s or {name}_ms, not both")
+    check_count(f"{name}_ms", old_ms, 0)
+    warn_of_milliseconds(f"{name}_ms", f"{name}_s", stacklevel=4)
+    return old_ms / SECOND_MS
+
+
+def milliseconds(name: str, value: float | None, most_ms: int | None = None) -> int | None:
+    """
+    >>> milliseconds("wait_s", 1.5)
     1500
-    >>> milliseconds("wait", "soon", None)
+    >>> milliseconds("wait_s", "soon")
     Traceback (most recent call last):
     lavant.core.errors.InvalidValue: wait_s must be a number of seconds, got 'soon'
     """
-    if old_ms is not None:
-        if seconds is not None:
-            raise InvalidValue(f"give {name}_s or {name}_ms, not both")
-        warnings.warn(f"{name}_ms is now {name}_s, in seconds", DeprecationWarning, stacklevel=stacklevel)
-        return old_ms
-    if seconds is None:
-        return None
-    check_seconds(f"{name}_s", seconds)
-    return round(seconds * SECOND_MS)
+    if value is not None:
+        check_seconds(name, value, high=SECONDS_MAX if most_ms is None else most_ms / SECOND_MS)
+    return in_milliseconds(value)
 
 
 def listed(function: str, values: Iterable[T]) -> list[T]:

@@ -54,6 +54,7 @@ class AsyncClient(ClientOperations[AsyncQueue, AsyncSubscription, AsyncHandler],
     def __init__(self, settings: ConnectionSettings, cipher: Cipher | None = None) -> None:
         super().__init__(settings)
         self._cipher = cipher
+        self._receiving = AsyncConnection(settings)
         self._subscribed: set[AsyncSubscription] = set()
         self._consumers: set[AsyncConsumer] = set()
         self._replies: Replies | None = None
@@ -65,13 +66,14 @@ class AsyncClient(ClientOperations[AsyncQueue, AsyncSubscription, AsyncHandler],
             await consumer.close()
         leases = [lease for each in list(self._subscribed) for lease in await each._detach()]
         await end_all(leases)
+        await self._receiving.close()
         await super().close()
 
     def queue(self, name: str) -> AsyncQueue:
         return AsyncQueue(self, checked_name(name), self._new_consumer)
 
     def _new_consumer(self, queue: str, prefetch: int, visibility_s: float | None) -> AsyncConsumer:
-        parts = ConsumerParts(self, self._settings, queue, prefetch, visibility_s, self._consumers.discard)
+        parts = ConsumerParts(self, self._receiving, queue, prefetch, visibility_s, self._consumers.discard)
         consumer = AsyncConsumer(parts)
         self._consumers.add(consumer)
         return consumer

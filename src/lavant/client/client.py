@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lavant.client.encryption.key import Key
     from lavant.client.publisher import Publisher
     from lavant.client.publisher.transport import BackgroundTransport
-    from lavant.control.publishing import PublisherConfig
+    from lavant.client.values.publisher import PublisherConfig
 
 
 def connect(
@@ -75,8 +75,8 @@ class Client(ClientOperations[Queue, Subscription, Handler], Connection):
         self._consumers: set[Consumer] = set()
         self._replies: Replies | None = None
         self._replying = threading.Lock()
-        self._leasing = AsyncConnection(settings)
-        """Renews the leases of temporary subscriptions, in the background."""
+        self._receiving = AsyncConnection(settings)
+        """In the background; renews the leases of temporary subscriptions, too."""
         self._transports: list[BackgroundTransport] = []
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Client(ClientOperations[Queue, Subscription, Handler], Connection):
             transport.close()
         super().close()
         if self._thread is not None:
-            self._thread.run(self._leasing.close())
+            self._thread.run(self._receiving.close())
             self._thread.close()
             self._thread = None
 
@@ -118,7 +118,7 @@ class Client(ClientOperations[Queue, Subscription, Handler], Connection):
         return Queue(self, checked_name(name), self._new_consumer)
 
     def _new_consumer(self, queue: str, prefetch: int, visibility_s: float | None) -> Consumer:
-        parts = ConsumerParts(self, self._settings, queue, prefetch, visibility_s, self._consumers.discard)
+        parts = ConsumerParts(self, self._receiving, queue, prefetch, visibility_s, self._consumers.discard)
         consumer = Consumer(parts, self._background)
         self._consumers.add(consumer)
         return consumer
@@ -138,7 +138,7 @@ class Client(ClientOperations[Queue, Subscription, Handler], Connection):
         return Subscription(parts, self._background)
 
     def _start_lease(self, request: Subscribe) -> Lease:
-        lease = Lease(self._leasing, request)
+        lease = Lease(self._receiving, request)
         self._background().loop.call_soon_threadsafe(lease.start)
         return lease
 

@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lavant import tracing
-from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.queues import MoveState, SendEntry
-from lavant.broker.protocol.subscriptions import AdvertisementState, Subscribe, SubscriptionState, Webhook
+from lavant.broker.protocol.queues import SendEntry
+from lavant.broker.protocol.subscriptions import Subscribe
 from lavant.client import queue_calls
-from lavant.client.arguments import check_seconds, listed
+from lavant.client.arguments import listed
 from lavant.client.bodies import Body, body_bytes
+from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.calls import Call
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.consumers.base import check_receiving
@@ -28,8 +28,10 @@ from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.base import SubscriptionBase, SubscriptionParts
 from lavant.client.subscriptions.lease import Lease
 from lavant.client.subscriptions.notification import Notification
+from lavant.client.values.queues import MoveState, QueueConfig
+from lavant.client.values.subscriptions import AdvertisementState, SubscriptionState, Webhook
 from lavant.core.errors import InvalidValue, NoReply, Overloaded
-from lavant.core.publications.publication import Publication
+from lavant.core.seconds import check_seconds
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -53,6 +55,8 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
     """Everything you can ask a server."""
 
     _settings: ConnectionSettings
+    _receiving: AsyncConnection
+    """Shared by all consumers, so that publications and other requests do not hold them up."""
     _cipher: Cipher | None
     _subscribed: set[SubscriptionT]
 
@@ -87,7 +91,7 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
         try:
             with tracing.producing("request", queue):
                 entry = SendEntry(body_bytes(body), replies.attributes(number, tracing.current()))
-                await self._answer(queue_calls.send(queue, entry))
+                await self._answer(queue_calls.send_stored(queue, entry))
                 return await self._reply_of(future, timeout_s)
         except TimeoutError:
             raise NoReply(
@@ -209,7 +213,7 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
 
     # ── private ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _publish_one(self, publication: Publication) -> str:
+    async def _publish_one(self, publication: Publishable) -> str:
         with tracing.producing("publish"):
             requests = Requests([publication], self._cipher, trace=tracing.current())
             await self._publish(requests)
@@ -242,7 +246,7 @@ class ClientOperations(JobOperations, Generic[QueueT, SubscriptionT, HandlerT]):
     ) -> SubscriptionT:
         forget = self._subscribed.discard
         subscription = self._new_subscription(
-            SubscriptionParts(self, self._settings, state, lease, self._cipher, prefetch, visibility_s, forget)
+            SubscriptionParts(self, self._receiving, state, lease, self._cipher, prefetch, visibility_s, forget)
         )
         self._subscribed.add(subscription)
         return subscription

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from lavant import tracing
@@ -16,23 +17,24 @@ from lavant.broker.protocol.jobs import (
     CancelJob,
     DefineJobs,
     DescribeJob,
-    JobSummary,
-    JobView,
     ListJobs,
     ListSchedules,
     RemoveSchedule,
-    ScheduleState,
     SubmitJob,
 )
 from lavant.broker.workflows.definitions.definition import Workflows
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.broker.workflows.job import RUNNING
-from lavant.client.arguments import check_seconds, milliseconds
+from lavant.broker.workflows.limits import INTERVAL_MS_MAX, INTERVAL_MS_MIN
+from lavant.client.arguments import milliseconds
 from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call, done
 from lavant.client.operations import Caller, listing, operation
+from lavant.client.values.jobs import JobSummary, JobView, ScheduleState
+from lavant.client.values.mirror import from_protocol
 from lavant.client.workflows import Workflow, workflows_of
 from lavant.core.errors import InvalidValue
+from lavant.core.seconds import check_seconds
 
 PAGE_SIZE = 1000
 POLL_S, POLL_S_MAX = 0.02, 1.0
@@ -91,7 +93,7 @@ class JobOperations(Caller):
         while after is not None:
             page = await self._answer(Call(ListJobs(after, PAGE_SIZE, state), lambda answer: answer))
             for each in page.jobs:
-                yield each
+                yield from_protocol(JobSummary, each)
             after = page.after
 
     # ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,11 +112,13 @@ class JobOperations(Caller):
         """Submits a `job` of this type, or sends a message to a `queue`, again and again: at the times of a `cron`
         expression, in UTC, or `every_s` seconds. A schedule of the same name is replaced. It is durable, and fires once
         each time, also if the server is restarted; times that pass while the server is down count as one."""
-        interval_ms = milliseconds("every", every_s, None)
+        if every_s is not None:
+            check_seconds("every_s", every_s, INTERVAL_MS_MIN / 1000, INTERVAL_MS_MAX / 1000)
+        interval_ms = milliseconds("every_s", every_s)
         request = AddSchedule(
             name, cron, 0 if interval_ms is None else interval_ms, job, queue, body_bytes(body, "a schedule's body")
         )
-        return await self._answer(Call(request, lambda answer: answer.schedule))
+        return await self._answer(Call(request, lambda answer: from_protocol(ScheduleState, answer.schedule)))
 
     @operation
     async def unschedule(self, name: str) -> None:
@@ -127,12 +131,12 @@ class JobOperations(Caller):
         after = ""
         while found := (await self._answer(Call(ListSchedules(after, PAGE_SIZE), lambda answer: answer))).schedules:
             for each in found:
-                yield each
+                yield from_protocol(ScheduleState, each)
             after = found[-1].name
 
 
 def _describe(job: int) -> Call[JobView]:
-    return Call(DescribeJob(job), lambda answer: answer)
+    return Call(DescribeJob(job), partial(from_protocol, JobView))
 
 
 def _workflows(source: Path | str | Workflow | Sequence[Workflow]) -> Workflows:

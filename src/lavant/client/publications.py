@@ -17,7 +17,7 @@ from lavant.client.connection.calls import Call
 from lavant.client.connection.errors import error_of
 from lavant.core.errors import InvalidValue, LavantError, PartlyRefused
 from lavant.core.publications.attributes import AttributeValue
-from lavant.core.publications.publication import ID, PAYLOAD, POINT, TIME, Publication
+from lavant.core.publications.publication import ID, PAYLOAD, POINT, TIME, Publication, check_attributes, time_ms_of
 from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 
 if TYPE_CHECKING:
@@ -69,14 +69,15 @@ class Requests:
         checked: list[tuple[int, Publication]] = []
         for place, each in enumerate(publications):
             try:
-                checked.append((place, _checked(each)))
+                if cipher is None:
+                    row = _encode(_row(each, trace))
+                    self._encoded.append(_Encoded(place, row, row))
+                else:
+                    checked.append((place, _checked(each)))
                 self._results.append(None)
             except InvalidValue as error:
                 self._results.append(error)
-        if cipher is None:
-            rows = [(place, _encode(_row(each, trace))) for place, each in checked]
-            self._encoded = [_Encoded(place, row, row) for place, row in rows]
-        else:
+        if cipher is not None:
             self._encode_sealed(checked, cipher)
 
     def __iter__(self) -> Iterator[tuple[Sequence[int], Call[list[Result]]]]:
@@ -128,9 +129,9 @@ def only_id(requests: Requests) -> str:
         raise refused.refused[0] from None
 
 
-def with_payload(publication: Publishable, payload: Body | None) -> Publication:
+def with_payload(publication: Publishable, payload: Body | None) -> Publishable:
     if payload is None:
-        return _checked(publication)
+        return publication
     if isinstance(publication, Publication):
         raise InvalidValue("a Publication carries its own payload; give the payload there")
     return Publication(attributes=_attributes(publication), payload=body_bytes(payload, "a payload"))
@@ -151,10 +152,14 @@ def _attributes(publication: Mapping[str, AttributeValue]) -> dict[str, Attribut
     return dict(publication)
 
 
-def _row(publication: Publication, trace: TraceContext) -> dict[str, Any]:
-    row: dict[str, Any] = {**publication.attributes}
-    _add_envelope(row, publication, publication.payload, trace)
-    return row
+def _row(publication: Publishable, trace: TraceContext) -> dict[str, Any]:
+    if isinstance(publication, Publication):
+        row: dict[str, Any] = {**publication.attributes}
+        _add_envelope(row, publication, publication.payload, trace)
+        return row
+    row = _attributes(publication)
+    check_attributes(row)
+    return row | trace.row() if trace.parent else row
 
 
 def _sealed(checked: Sequence[tuple[int, Publication]], cipher: Cipher, trace: TraceContext) -> list[_Encoded]:
@@ -171,8 +176,8 @@ def _add_envelope(row: dict[str, Any], publication: Publication, payload: bytes 
     """Leaves out an empty id and time: the server assigns them."""
     if publication.id:
         row[ID] = publication.id
-    if publication.time_ms:
-        row[TIME] = publication.time_ms
+    if publication.time_s:
+        row[TIME] = time_ms_of(publication)
     if payload is not None:
         row[PAYLOAD] = base64.b64encode(payload).decode()
     trace = trace if publication.trace is None else publication.trace

@@ -15,10 +15,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from lavant.broker.protocol.queue_config import SECOND_MS
-from lavant.broker.workflows.definitions.definition import JobDefinition, NextTask, TaskDefinition, Workflows
-from lavant.broker.workflows.definitions.validation import check
-from lavant.client.arguments import milliseconds
+from lavant.broker.workflows.definitions.definition import (
+    JOB_TIMEOUT_MS_MAX,
+    JobDefinition,
+    NextTask,
+    TaskDefinition,
+    Workflows,
+)
+from lavant.broker.workflows.definitions.validation import TASK_RANGES, check
+from lavant.client.arguments import check_count, check_text
 from lavant.core.errors import InvalidValue
+from lavant.core.seconds import check_seconds, in_milliseconds
 
 After: TypeAlias = "WorkflowTask | Arrow | Sequence[WorkflowTask | Arrow]"
 
@@ -51,8 +58,11 @@ class Workflow:
 
     def __init__(self, name: str, *, timeout_s: float | None = None) -> None:
         """A job that has not ended after `timeout_s`, a day by default, fails."""
+        check_text("the name of a job type", name)
         self.name = name
-        self._timeout_ms = milliseconds("timeout", timeout_s, None)
+        if timeout_s is not None:
+            check_seconds("timeout_s", timeout_s, 1 / SECOND_MS, JOB_TIMEOUT_MS_MAX / SECOND_MS)
+        self._timeout_ms = in_milliseconds(timeout_s)
         self._tasks: dict[str, WorkflowTask] = {}
 
     def task(
@@ -72,12 +82,22 @@ class Workflow:
         if there are none. Of several, all must have led here, or with `join="any"` one of them. An attempt may take
         `timeout_s`; a failed one is repeated, up to `attempts` times, after `backoff_s`, doubled each time up to
         `backoff_s_max`. After the last, the job fails, or goes on with `on_failure="continue"`."""
+        check_text("the name of a task", name)
+        check_text("topic", topic)
         if name in self._tasks:
             raise InvalidValue(f"job type {self.name!r} has a task {name!r} already; give this one another name")
-        times = {"timeout_ms": timeout_s, "backoff_ms": backoff_s, "backoff_ms_max": backoff_s_max}
-        given: dict[str, Any] = {field: round(each * SECOND_MS) for field, each in times.items() if each is not None}
-        given |= {} if attempts is None else {"attempts": attempts}
-        task = WorkflowTask(self, name, topic if topic else name, {"join": join, "on_failure": on_failure, **given})
+        times = {"timeout_s": timeout_s, "backoff_s": backoff_s, "backoff_s_max": backoff_s_max}
+        given: dict[str, Any] = {"join": join, "on_failure": on_failure}
+        for field, seconds in times.items():
+            if seconds is not None:
+                stored = field.replace("_s", "_ms")
+                least_ms, most_ms = TASK_RANGES[stored]
+                check_seconds(field, seconds, least_ms / SECOND_MS, most_ms / SECOND_MS)
+                given[stored] = round(seconds * SECOND_MS)
+        if attempts is not None:
+            check_count("attempts", attempts, 1)
+            given["attempts"] = attempts
+        task = WorkflowTask(self, name, topic if topic else name, given)
         for arrow in _arrows(after):
             if arrow.source.workflow is not self:
                 raise InvalidValue(f"task {arrow.source.name!r} is of another job type than {name!r}")

@@ -67,6 +67,7 @@ Class names travel on the wire: an old client shows the name of an error that it
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
@@ -380,12 +381,20 @@ class NoReply(Unavailable):
 class NotPublished(Unavailable):
     """A transfer failed, or its outcome is unknown; the broker may have said when to try again."""
 
-    def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
-        self.retry_after_ms = retry_after_ms
+    def __init__(self, message: str, *, retry_after_s: float = 0.0, retry_after_ms: int | None = None) -> None:
+        if retry_after_ms is not None:
+            warnings.warn("retry_after_ms is now retry_after_s, in seconds", DeprecationWarning, stacklevel=2)
+            retry_after_s = retry_after_ms / 1000
+        self.retry_after_s = retry_after_s
         super().__init__(message)
 
+    @property
+    def retry_after_ms(self) -> int:
+        warnings.warn("retry_after_ms is now retry_after_s, in seconds", DeprecationWarning, stacklevel=2)
+        return round(self.retry_after_s * 1000)
+
     def __reduce__(self) -> tuple[Callable[..., NotPublished], tuple[str]]:
-        return partial(type(self), retry_after_ms=self.retry_after_ms), (str(self),)
+        return partial(type(self), retry_after_s=self.retry_after_s), (str(self),)
 
 
 class SubscriptionMoving(Unavailable):

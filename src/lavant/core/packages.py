@@ -35,6 +35,8 @@ EXTRA_OF_PACKAGE = {
 
 EXTRA_OF_MODULE = {
     "lavant.broker": "server",
+    "lavant.broker.storage.objects": "s3",
+    "lavant.cli.demo": "server,spark",
     "lavant.cli.planning": "models",
     "lavant.cli.server": "server",
     "lavant.client.encryption": "encryption",
@@ -43,7 +45,7 @@ EXTRA_OF_MODULE = {
     "lavant.service": "server",
     "lavant.simulation": "models",
 }
-"""The extra that a part of Lavant wants whole, if one of the packages of `models` is missing there."""
+"""The extras that a part of Lavant wants whole, if one of the packages of `models` is missing there."""
 
 
 @contextmanager
@@ -73,9 +75,9 @@ def _extra_of_importer(traceback: TracebackType | None) -> str:
     """The extra of the first part of Lavant on the way to the import: what the caller wanted to use."""
     while traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        for part, extra in EXTRA_OF_MODULE.items():
-            if module == part or module.startswith(part + "."):
-                return extra
+        parts = [part for part in EXTRA_OF_MODULE if f"{module}.".startswith(f"{part}.")]
+        if parts:
+            return EXTRA_OF_MODULE[max(parts, key=len)]
         traceback = traceback.tb_next
     return "models"
 

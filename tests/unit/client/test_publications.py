@@ -68,7 +68,7 @@ stored = st.lists(
         Publication,
         attributes=attributes,
         id=st.text("abc", min_size=1, max_size=3).map(PublicationId),
-        time_ms=st.integers(0, 1 << 40),
+        time_s=st.integers(0, 1 << 40).map(lambda time_ms: time_ms / 1000),
         payload=st.none() | st.binary(max_size=4),
     ),
     min_size=1,
@@ -122,7 +122,7 @@ def test_one_that_is_refused_raises_its_own_error() -> None:
 
 def test_an_encrypted_publication_shows_its_envelope_and_a_point() -> None:
     key = Key.generate(Schema.of(NumericAttribute("price", 0, 1000, 0.01)))
-    publication = Publication(attributes={"price": 5, "symbol": "IBM"}, id=PublicationId("i"), time_ms=7)
+    publication = Publication(attributes={"price": 5, "symbol": "IBM"}, id=PublicationId("i"), time_s=0.007)
     [request] = requests_of(Requests([publication], key.cipher()))
     row = msgspec.json.decode(request.publications[0])
     assert set(row) == {"@id", "@time_ms", "@point", "@payload"}

@@ -7,24 +7,27 @@ from typing import Any
 
 import pytest
 
+from lavant.broker.protocol import queues as protocol
 from lavant.broker.protocol.queues import (
     Acknowledge,
     Acknowledged,
-    Delivery,
+    ChangeVisibility,
     Done,
     Receipt,
     Receive,
     Received,
     Refused,
     Send,
-    SendEntry,
     Sent,
     SentEntry,
+    VisibilityChange,
     VisibilityChanged,
 )
 from lavant.client import queue_calls as calls
 from lavant.client.connection.calls import Call
 from lavant.client.queue_calls import NEW_QUEUE
+from lavant.client.values.mirror import to_protocol
+from lavant.client.values.queues import Delivery, SendEntry
 from lavant.core.errors import (
     InvalidValue,
     LavantError,
@@ -35,12 +38,14 @@ from lavant.core.errors import (
     UnknownQueue,
 )
 
-DELIVERY = Delivery(Receipt(7, 9), b"body", b"", 0, 0, 1, "", "", None)
+DELIVERY = Delivery(
+    Receipt(7, 9), b"body", b"", sent_s=1.5, first_received_s=2.0, receive_count=1, group="", deduplication=""
+)
 
 
 def test_messages_can_be_given_as_bytes_or_as_entries() -> None:
-    call = calls.send_many("q", [b"one", SendEntry(b"two", group="g")])
-    assert call.request == Send("q", [SendEntry(b"one"), SendEntry(b"two", group="g")])
+    call = calls.send_many("q", [b"one", SendEntry(b"two", delay_s=0.5)])
+    assert call.request == Send("q", [protocol.SendEntry(b"one"), protocol.SendEntry(b"two", delay_ms=500)])
     assert call.read(Sent([SentEntry(4), SentEntry(5)])) == [4, 5]
 
 
@@ -51,7 +56,7 @@ def test_messages_are_acknowledged_by_themselves_or_by_their_receipts() -> None:
 @pytest.mark.parametrize("kind", [InvalidValue, LimitExceeded, UnknownQueue, StorageFull, StaleReceipt])
 def test_a_refusal_is_raised_as_the_error_it_names(kind: type[LavantError]) -> None:
     with pytest.raises(kind, match="what was wrong") as raised:
-        calls.receive("q", 1, None, None).read(Refused(kind.__name__, "what was wrong"))
+        calls.receive("q").read(Refused(kind.__name__, "what was wrong"))
     assert type(raised.value) is kind
 
 
@@ -69,7 +74,7 @@ def test_one_message_that_is_refused_raises_its_own_error() -> None:
             Acknowledged({2: Refused("X", "b"), 0: Refused("QueueFull", "a")}),
         ),
         (
-            calls.change_visibility("q", [DELIVERY], 0),
+            calls.change_visibility("q", [DELIVERY], visibility_s=0),
             VisibilityChanged({0: Refused("QueueFull", "a"), 2: Refused("X", "b")}),
         ),
     ],
@@ -83,14 +88,14 @@ def test_a_batch_says_which_of_its_entries_were_refused(call: Call[Any], answer:
 
 def test_an_answer_of_another_kind_is_a_mistake_of_the_server() -> None:
     with pytest.raises(TypeError, match="Receive was answered by Done, not Received"):
-        calls.receive("q", 1, None, None).read(Done())
+        calls.receive("q").read(Done())
 
 
 def test_only_what_does_no_harm_twice_is_repeated() -> None:
     harmless: list[Call[Any]] = [
-        calls.receive("q", 1, None, None),
+        calls.receive("q"),
         calls.acknowledge("q", [DELIVERY]),
-        calls.change_visibility("q", [DELIVERY], 0),
+        calls.change_visibility("q", [DELIVERY], visibility_s=0),
         calls.describe("q"),
         calls.create("q", NEW_QUEUE, {}),
         calls.peek("q", 1, 0),
@@ -108,8 +113,22 @@ def test_only_what_does_no_harm_twice_is_repeated() -> None:
 
 
 def test_how_long_a_receive_may_take_is_known() -> None:
-    assert calls.receive("q", 1, None, 700).wait_ms == 700
-    assert calls.receive("q", 1, None, None).wait_ms == 20_000, "the queue's own, which may be up to this"
+    assert calls.receive("q", wait_s=0.7).wait_ms == 700
+    assert calls.receive("q").wait_ms == 20_000, "the queue's own, which may be up to this"
     assert calls.describe("q").wait_ms == 0
-    assert calls.receive("q", 1, None, 0).request == Receive("q", 1, None, 0)
-    assert calls.receive("q", 1, None, 0).read(Received([DELIVERY])) == [DELIVERY]
+    assert calls.receive("q", wait_s=0).request == Receive("q", 1, None, 0)
+    assert calls.receive("q", wait_s=0).read(Received([to_protocol(DELIVERY)])) == [DELIVERY]
+
+
+def test_times_of_calls_are_in_seconds_and_checked() -> None:
+    assert calls.receive("q", 5, visibility_s=1.5).request == Receive("q", 5, 1500, None)
+    hiding = calls.change_visibility("q", [Receipt(7, 9)], visibility_s=0.25, reason="busy").request
+    assert hiding == ChangeVisibility("q", [VisibilityChange(Receipt(7, 9), 250, "busy")])
+    for call in (
+        lambda: calls.receive("q", visibility_s=43_201),
+        lambda: calls.change_visibility("q", [], visibility_s=-1),
+    ):
+        with pytest.raises(InvalidValue, match="visibility_s must be between 0 and 43200, got"):
+            call()
+    with pytest.raises(LimitExceeded, match="wait_s must be between 0 and 20, got 21"):
+        calls.receive("q", wait_s=21)

@@ -48,6 +48,16 @@ def test_mistakes_are_named() -> None:
         job.task("a")
     with pytest.raises(InvalidValue, match="another job type"):
         Workflow("k").task("b", after=first)
-    job.task("c", after=first, attempts=0)
-    with pytest.raises(InvalidValue, match="attempts"):
+    with pytest.raises(InvalidValue, match="attempts must be at least 1, got 0"):
+        job.task("c", attempts=0)
+    with pytest.raises(InvalidValue, match=r"timeout_s must be between 0\.001 and 43200, got 50000"):
+        job.task("c", timeout_s=50_000)
+    with pytest.raises(InvalidValue, match="backoff_s must be between 0 and 900, got 1000"):
+        job.task("c", backoff_s=1000)
+    with pytest.raises(InvalidValue, match=r"timeout_s must be between 0\.001 and 604800, got 0"):
+        Workflow("none", timeout_s=0)
+    with pytest.raises(InvalidValue, match="backoff_s_max must be a number of seconds, got 'long'"):
+        job.task("c", backoff_s_max="long")  # type: ignore[arg-type]
+    job.task("c", after=first, join="some")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="must be 'all' or 'any', got 'some'"):
         workflows_of([job])

@@ -298,7 +298,7 @@ class FederationMachine:
         session.since_ms = self.now_ms
         session.probe_due_ms = self.now_ms + self.config.probe_ms
         session.sent = session.acknowledged = received
-        session.acknowledges = self.relays.durable(session.link)
+        session.acknowledges = session.taken
         self.record(AcknowledgeLink(neighbour.name, neighbour.link, received), grows=False)
         outgoing = self.router.outgoing[neighbour.name]
         # What is not durable yet must not be told. It may be in the table, so all of it waits for the last record.
@@ -464,7 +464,8 @@ class FederationMachine:
                 self.close(session, "the neighbour was removed")
                 continue
             self._tell(session, durable)
-            floor = self.relays.durable(session.link)
+            # What came over an earlier connection is confirmed when the neighbour has sent it again.
+            floor = min(self.relays.durable(session.link), session.taken)
             if floor > session.acknowledges:
                 session.acknowledges = floor
                 self.send(session, LinkAcknowledged(floor))

@@ -2,6 +2,7 @@
 
 add ──► waiting ──┬──► remove     a message came: it is served
                   ├──► expired    its time is up: an empty answer
+                  ├──► take       its client wants no more: an empty answer
                   └──► forget     its client is gone: no answer
 """
 
@@ -56,6 +57,11 @@ class LongPoll:
 def nothing_for(request: Receive | LeaseTasks) -> Received | TasksLeased:
     """The empty answer."""
     return _NO_TASKS if isinstance(request, LeaseTasks) else _NO_MESSAGES
+
+
+def nothing_instead(answer: Received | TasksLeased) -> Received | TasksLeased:
+    """The empty answer to the same request."""
+    return _NO_TASKS if isinstance(answer, TasksLeased) else _NO_MESSAGES
 
 
 class LongPolls:
@@ -121,6 +127,13 @@ class LongPolls:
         """Remove and return all polls, by deadline."""
         latest_ms = max((deadline_ms for deadline_ms, _, _ in self._deadlines), default=0)
         return self.expired(latest_ms)
+
+    def take(self, client: Hashable, queue: str) -> list[LongPoll]:
+        """Remove and return the polls of a client at a queue, in the order of their arrival."""
+        found = [poll for poll in self._by_client.get(client, {}).values() if poll.request.queue == queue]
+        for poll in found:
+            self.remove(poll)
+        return found
 
     def forget(self, client: Hashable) -> None:
         """Remove all polls of a client."""

@@ -243,9 +243,7 @@ class BrokerMachine:
         if answer is not None:
             self._deliver(context, answer, request.queue)
         else:
-            wait_ms = request.wait_ms
-            if wait_ms is None:
-                wait_ms = self.queues.config(request.queue).wait_ms
+            wait_ms = self.queues.config(request.queue).wait_ms if request.wait_ms is None else request.wait_ms
             if wait_ms:
                 self._long_polls.add(context, request, deadline_ms=now_ms + wait_ms)
             else:
@@ -260,6 +258,11 @@ class BrokerMachine:
         after = 0 if self._acknowledge_early else self.position
         self._reply(context, answer, after, is_patient=request.is_patient)
         self._serve(request.queue, now_ms)
+
+    def _end_long_polls(self, request: q.EndLongPolls, context: RequestContext, now_ms: int) -> None:
+        for poll in self._long_polls.take(context.client, request.queue):
+            self._reply(poll.context, nothing_for(poll.request), 0)
+        self._reply(context, q.Done(), self.position)
 
     def _change_queue(self, request: Any, context: RequestContext, now_ms: int) -> None:
         answer = self._apply(request, context.raw, now_ms)
@@ -422,14 +425,11 @@ class BrokerMachine:
     def _take(
         self, request: q.Receive | j.LeaseTasks, context: RequestContext, now_ms: int
     ) -> q.Received | j.TasksLeased | None:
-        """None if there are no messages. An empty receive that changed something has moved messages to the dead-letter
-        queue, and there may be more behind them."""
+        """None if there is nothing. If an empty receive changed something, it moved dead letters: more may follow."""
         while True:
-            answer = self._apply(request, context.raw, now_ms)
-            if (isinstance(answer, q.Received) and answer.deliveries) or (
-                isinstance(answer, j.TasksLeased) and answer.tasks
-            ):
-                return answer
+            answer: Any = self._apply(request, context.raw, now_ms)
+            if answer != nothing_for(request):
+                return answer  # type: ignore[no-any-return]
             if not self.queues.changed:
                 return None
 

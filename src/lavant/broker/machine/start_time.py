@@ -83,7 +83,8 @@ class StartTime(msgspec.Struct, frozen=True, kw_only=True):
     """The latest time in journal and mark; 0 if there is none."""
     wall_ms: int
     passed_ms: int
-    """Since the mark, or the last record of the journal, as far as it is known or trusted."""
+    """Since the mark, or the last record of the journal, as far as it is known or trusted. If the clock is accepted,
+    this includes by how much the server's own time was behind it."""
     claimed_ms: int
     """The same by the wall clock."""
 
@@ -119,7 +120,7 @@ def start_time(journal_ms: int, mark: Mark | None, now: Reading, *, is_accepted:
     since = Mark(time_ms=last_ms, reading=Reading(wall_ms=last_ms)) if mark is None else mark
     claimed_ms = now.wall_ms - since.reading.wall_ms
     if is_accepted:
-        return found(ClockVerdict.ACCEPTED, now.wall_ms, max(0, claimed_ms), claimed_ms)
+        return found(ClockVerdict.ACCEPTED, now.wall_ms, max(0, now.wall_ms - last_ms), claimed_ms)
     counted_ms = _counted_ms(since.reading, now)
     if counted_ms is not None:
         return found(ClockVerdict.COUNTED, since.time_ms + counted_ms, counted_ms, claimed_ms)

@@ -12,7 +12,8 @@
 
     frame = length (u32, big endian, of what follows) | request number (u32, big endian) | MessagePack
 
-The server sends one frame unasked, with number `FAULT_NUMBER`: why it closes the connection.
+Content that is no request is refused like a request. The server sends one frame unasked, with number `FAULT_NUMBER`:
+why it closes the connection.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ LINK_PREFACE = b"LAVANTLINK\n"
 GREETING_NUMBER = 0
 FAULT_NUMBER = 0xFFFF_FFFF
 NUMBER_MAX = FAULT_NUMBER - 1
+NO_REQUEST = "a frame holds no request"
+"""How a server refuses content that it cannot read: a field of a wrong type, or a request of a newer version."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):

@@ -17,7 +17,7 @@ _NEW_QUEUE = bounds.QueueConfig()
 
 class QueueAttribute(msgspec.Struct, frozen=True):
     name: str
-    """In Python, in the native protocol and over HTTP; it says the unit: ms, bytes."""
+    """In the native protocol and over HTTP; it says the unit: ms, bytes. In Python, `X_ms` is `X_s`, in seconds."""
     type: type
     """int, bool, str or dict (of strings)."""
     sqs_name: str

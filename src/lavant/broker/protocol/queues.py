@@ -291,6 +291,16 @@ class Release(CommandFor[VisibilityChanged], tag="release", frozen=True):
     receipts: list[Receipt]
 
 
+class EndLongPolls(CommandFor[Done], tag="end-long-polls", frozen=True):
+    """End the receives of this connection that wait at a queue; their answers are empty.
+
+    A consumer that stops does so: a message that came later would be leased to nobody. When it has the answer, it has
+    everything that was leased before.
+    """
+
+    queue: str
+
+
 class StartMove(CommandFor[MoveStarted], tag="start-move", frozen=True):
     """Redrive: move the messages of a dead-letter queue back to their source queues, or to another queue."""
 

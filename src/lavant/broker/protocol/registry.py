@@ -41,8 +41,8 @@ DURABLE = QUEUES, JOBS, SUBSCRIPTIONS, FEDERATION, MIGRATION = (
 )
 BROKER, INGEST, LINKS = "broker", "ingest", "links"
 MACHINES = (*DURABLE, BROKER, INGEST, LINKS)
-"""The durable ones hold state, and the journal records their commands. `BrokerMachine` itself renews
-leases; the server's ingest queue matches publications, and records the matches as `Deliver`; its links move
+"""The durable ones hold state, and the journal records their commands. `BrokerMachine` itself renews leases and ends
+long polls; the server's ingest queue matches publications, and records the matches as `Deliver`; its links move
 subscriptions."""
 DATA, ADMINISTRATION = True, False
 
@@ -177,6 +177,7 @@ DECLARATIONS = (
     Declaration(q.Acknowledge, SUBSCRIBE, n.queue_rule, QUEUES, "acknowledge", DATA),
     Declaration(q.ChangeVisibility, SUBSCRIBE, n.queue_rule, QUEUES, "change_visibility", DATA),
     Declaration(q.Release, SUBSCRIBE, n.queue_rule, QUEUES, "change_queue", DATA),
+    Declaration(q.EndLongPolls, SUBSCRIBE, n.queue_rule, BROKER, "end_long_polls", DATA),
     Declaration(q.StartMove, ADMIN, n.start_move_rule, QUEUES, "start_move", ADMINISTRATION),
     _own(q.MoveSome, QUEUES),
     Declaration(q.CancelMove, ADMIN, n.cancel_move_rule, QUEUES, "cancel_move", ADMINISTRATION),

@@ -12,7 +12,8 @@ in `Open`, snapshots keep them, and replay follows the rules in force when each 
 
 To change what a command does: raise `RULES`, add a row, and check `QueueCounters.rules` where the behaviour differs. A
 new command needs no new rules: an older version refuses its name. A new field does, unless an older version may ignore
-it: replay drops fields at the end that it does not know, because requests of newer clients have such fields too.
+it: replay drops fields at the end that it does not know, because requests of newer clients have such fields too. A
+test compares all fields with those that are noted for this version.
 """
 
 from __future__ import annotations

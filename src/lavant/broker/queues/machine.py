@@ -172,11 +172,11 @@ class Queues:
     def visible(self, queue: str, now_ms: int) -> bool:
         """Whether a receive would return a message."""
         self.advance(now_ms)
-        self.transfers.check(commands.Receive(queue), self.now_ms)
-        if self.transfers.is_arriving(queue):
-            return False
+        if self.transfers.relocations:
+            self.transfers.check(commands.Receive(queue), self.now_ms)
         found = self._directory[queue]
-        return found.in_flight < found.config.in_flight_max and found.order.first() is not None
+        is_there = found.order.first() is not None and found.in_flight < found.config.in_flight_max
+        return is_there and not self.transfers.is_arriving(queue)
 
     def config(self, queue: str) -> QueueConfig:
         return self._directory[queue].config

@@ -20,6 +20,7 @@ from lavant.broker.protocol.queue_config import (
 )
 from lavant.broker.protocol.queues import Receive, Refused
 from lavant.core.errors import AtOtherBroker, InvalidValue, LavantError, LimitExceeded
+from lavant.core.validation.choices import check_choice
 
 
 def refusal(error: LavantError) -> Refused:
@@ -83,8 +84,7 @@ def check_tags(tags: dict[str, str]) -> None:
 
 def check_config(config: QueueConfig) -> None:
     """Check all that does not depend on other queues."""
-    if config.order not in _ORDERS:
-        raise InvalidValue(f"a queue's order must be {_ORDERS[0]} or {_ORDERS[1]}, got {config.order!r}")
+    check_choice("a queue's order", config.order, _ORDERS)
     for attribute in QUEUE_ATTRIBUTES:
         value = getattr(config, attribute.name)
         if attribute.most is not None and value is not None:

@@ -107,7 +107,9 @@ class SliceReader:
                 if name == HEAD:
                     break
                 continue
-            if name != HEAD:  # which is replaced; the others never change
+            if name == HEAD:  # which is replaced, and has no identity in its name; the others never change
+                self._check(self.identity, self._settings().identity)
+            else:
                 self._known_head = (name, head)
             return head
         self._check(self.identity, self._settings().identity)

@@ -400,7 +400,7 @@ class Subscriptions:
         if key not in self._advertisements:
             shown = request.name[:NAME_CHARACTERS_MAX]
             raise UnknownAdvertisement(
-                f"there is no advertisement {shown!r}; list the advertisements to see their names"
+                f"there is no advertisement {shown!r}; GET /advertisements lists the advertisements"
             )
 
         def apply() -> Answer:

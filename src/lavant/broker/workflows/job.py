@@ -25,6 +25,7 @@ from lavant.core.publications.trace_context import NO_TRACE, TraceContext
 WAITING, QUEUED, RUNNING = "waiting", "queued", "running"
 DONE, SKIPPED, DEAD, CANCELLED = "done", "skipped", "dead", "cancelled"
 COMPLETED, FAILED, TIMED_OUT = "completed", "failed", "timed out"
+JOB_STATES = (RUNNING, COMPLETED, FAILED, CANCELLED)
 NOTHING = Result()
 
 

@@ -45,3 +45,5 @@ class JobLimits(msgspec.Struct, frozen=True):
 DEFAULT_JOB_LIMITS = JobLimits()
 UNLIMITED_JOBS = JobLimits(1 << 62, 1 << 62)
 """For replay: a command that was accepted once is never refused."""
+INTERVAL_MS_MIN, INTERVAL_MS_MAX = 1000, 366 * 24 * 3600 * 1000
+"""Of a schedule."""

@@ -49,6 +49,7 @@ from lavant.broker.workflows.job import (
     CANCELLED,
     COMPLETED,
     FAILED,
+    JOB_STATES,
     RUNNING,
     Job,
     RunningAttempt,
@@ -80,6 +81,7 @@ from lavant.broker.workflows.topics import Topics
 from lavant.broker.workflows.views import is_same, view_of
 from lavant.core.errors import AttemptOver, IdempotencyConflict, Missing, UnknownJob
 from lavant.core.publications.trace_context import trace_context
+from lavant.core.validation.choices import check_choice
 
 _DONE = Done()
 
@@ -103,9 +105,7 @@ class Jobs(Queues):
     >>> [load] = jobs.handle(LeaseTasks("C", "ann"), now_ms=2).tasks
     >>> jobs.handle(CompleteTask(load.job, load.task, load.attempt, Result(b"pixels")), now_ms=3)
     Reported(is_new=True, job_state='running', deadline_ms=0)
-    >>> [draw] = jobs.handle(LeaseTasks("D", "bob"), now_ms=4).tasks
-    >>> draw.input, draw.results["load"].body
-    (b'image 7', b'pixels')
+    >>> [draw] = jobs.handle(LeaseTasks("D", "bob"), now_ms=4).tasks  # with `input` and the `results` before it
     >>> jobs.handle(CompleteTask(draw.job, draw.task, draw.attempt), now_ms=5).job_state
     'completed'
     """
@@ -125,6 +125,8 @@ class Jobs(Queues):
         return super().handle(request, now_ms)
 
     def advance(self, now_ms: int) -> list[str]:
+        if now_ms <= self.now_ms:  # several times for each request
+            return self.touched() if self._execution.touched else []
         advanced: list[str] = []
         while (due_ms := self._execution.next_ms()) is not None and due_ms <= now_ms:
             advanced += super().advance(due_ms)
@@ -287,6 +289,8 @@ class Jobs(Queues):
 
     def _list_jobs(self, request: commands.ListJobs) -> commands.JobsListed:
         check_range("count", request.count, 1, LISTED_MAX)
+        if request.state:
+            check_choice("state", request.state, JOB_STATES)
         return self._store.listed(request.after, request.count, request.state)
 
     # ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────────

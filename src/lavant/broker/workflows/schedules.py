@@ -19,12 +19,11 @@ from lavant.broker.queues.accounting.memory import text_bytes
 from lavant.broker.queues.validation import check_range
 from lavant.broker.workflows.cron import Cron
 from lavant.broker.workflows.definitions.validation import check_name
-from lavant.broker.workflows.limits import INPUT_BYTES_MAX
+from lavant.broker.workflows.limits import INPUT_BYTES_MAX, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from lavant.core.errors import InvalidValue, QuotaExceeded, UnknownSchedule
 
 SCHEDULES_MAX = 1000
 """In a namespace."""
-INTERVAL_MS_MIN, INTERVAL_MS_MAX = 1000, 366 * 24 * 3600 * 1000
 RETRY_MS = 1000
 """The pause before a schedule fires for which there was no room."""
 SCHEDULE_BYTES = 600
@@ -80,7 +79,7 @@ class Schedules:
         """Raises if there is none of that name."""
         found = self.get(namespace, name)
         if found is None:
-            raise UnknownSchedule(f"there is no schedule {name!r}; list the schedules to see their names")
+            raise UnknownSchedule(f"there is no schedule {name!r}; `lavant schedule ls` lists the schedules")
         return found
 
     def get(self, namespace: str, name: str) -> ScheduleState | None:

@@ -10,14 +10,14 @@ from typing import Any, Self, TypeVar
 from lavant.broker.protocol.commands import Answer
 from lavant.broker.protocol.queues import Refused
 from lavant.client.connection.calls import Call
-from lavant.client.connection.errors import error_of, in_words_of_the_caller
+from lavant.client.connection.errors import error_of
 from lavant.client.connection.link import AsyncLink
 from lavant.client.connection.redirects import FOLLOWED_MAX, PAUSE_S, RequestPart, merged, settled
 from lavant.client.connection.retries import NO_RETRIES, Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Asynchronous, Caller
 from lavant.core.addresses import Address
-from lavant.core.errors import AccessDenied, ConnectionLost, InvalidValue, MissingComponent, NotReady
+from lavant.core.errors import AccessDenied, ConnectionLost, MissingComponent, NotReady
 
 T = TypeVar("T")
 
@@ -102,22 +102,13 @@ class AsyncConnection(Caller, Asynchronous):
 
     async def _ask(self, call: Call[Any], retries: Retries | None) -> Answer:
         link = self._link
-        try:
-            if link is not None and link.is_writable and link.fault is None:  # the usual case
-                try:
-                    answer = await link.ask(call.request, call.wait_ms)
-                except ConnectionLost:
-                    if self._is_closed or not call.is_repeatable:
-                        raise
-                    answer = await self._ask_until_answered(call, retries)
-            else:
-                answer = await self._ask_until_answered(call, retries)
-        except InvalidValue as error:
-            found = in_words_of_the_caller(call.request, error)
-            if not (isinstance(found, ConnectionLost) and call.is_repeatable):
-                raise found from None
-            answer = await self._ask_until_answered(call, retries)
-        return answer
+        if link is not None and link.is_writable and link.fault is None:  # the usual case
+            try:
+                return await link.ask(call.request, call.wait_ms)
+            except ConnectionLost:
+                if self._is_closed or not call.is_repeatable:
+                    raise
+        return await self._ask_until_answered(call, retries)
 
     async def close(self) -> None:
         """Closes the connection for good; requests in flight fail."""

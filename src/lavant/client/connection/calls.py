@@ -14,7 +14,7 @@ from lavant.broker.protocol.jobs import LeaseTasks
 from lavant.broker.protocol.queue_config import WAIT_MS_MAX
 from lavant.broker.protocol.queues import Done, Receive, Refused
 from lavant.broker.protocol.registry import checked
-from lavant.client.connection.errors import error_of
+from lavant.client.connection.errors import error_of, refused_request
 from lavant.core.errors import PartlyRefused
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Call(Generic[T]):
         """The result; raises the error of a refusal."""
         given = checked(self.request, answer)
         if type(given) is Refused:
-            raise error_of(given)
+            raise refused_request(self.request, given)
         return self._read(given)
 
     def of(self, request: RequestFor[Any]) -> Call[T]:

@@ -14,13 +14,13 @@ from lavant.broker.protocol.queues import Refused, Send
 from lavant.broker.protocol.subscriptions import Publish
 from lavant.client.connection.calls import Call
 from lavant.client.connection.channel import Channel
-from lavant.client.connection.errors import append_request, in_words_of_the_caller
+from lavant.client.connection.errors import append_request
 from lavant.client.connection.redirects import FOLLOWED_MAX, PAUSE_S, RequestPart, merged, settled
 from lavant.client.connection.retries import NO_RETRIES, Pauses, Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Blocking, Caller
 from lavant.core.addresses import Address
-from lavant.core.errors import AccessDenied, ConnectionLost, InvalidValue, LavantError, MissingComponent, NotReady
+from lavant.core.errors import AccessDenied, ConnectionLost, LavantError, MissingComponent, NotReady
 
 T = TypeVar("T")
 
@@ -178,9 +178,6 @@ class Connection(Caller, Blocking):
             channel = self._channel_for(call.wait_ms, is_repeatable=call.is_repeatable)
             channel.write(buffer)
             return channel.read()[1]
-        except InvalidValue as error:
-            self._drop()
-            raise in_words_of_the_caller(call.request, error) from None
         except BaseException:  # part of an answer may still arrive: the connection cannot be used again
             self._drop()
             raise

@@ -8,19 +8,12 @@ from typing import Any
 
 import msgspec
 
+from lavant.broker.protocol.frames import NO_REQUEST
 from lavant.broker.protocol.queues import Refused
-from lavant.core.errors import (
-    AtOtherBroker,
-    ConnectionLost,
-    FilterSyntaxError,
-    InvalidValue,
-    LavantError,
-    error_class,
-)
+from lavant.core.errors import AtOtherBroker, FilterSyntaxError, InvalidValue, LavantError, error_class
 from lavant.core.frames import append_frame
+from lavant.core.validation.choices import choices_of, either
 
-NO_REQUEST = "a frame holds no request"
-"""How a server refuses a request whose fields have wrong types."""
 UNENCODABLE = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 """What an encoder raises for values of an application."""
 _MARGIN = "  "
@@ -35,15 +28,13 @@ def append_request(buffer: bytearray, number: int, request: msgspec.Struct) -> N
         raise InvalidValue(f"the request cannot be sent: {error}") if found is None else found from None
 
 
-def in_words_of_the_caller(request: msgspec.Struct, error: InvalidValue) -> LavantError:
-    """The error for a request after which the server closed the connection: it names the argument that the server could
-    not read, or says that the connection is lost if that was in another request."""
-    if not str(error).startswith(NO_REQUEST):
-        return error
-    found = wrong_argument(request)
-    if found is not None:
-        return found
-    return ConnectionLost(f"the connection was closed because of another request: {error}")
+def refused_request(request: msgspec.Struct, refused: Refused) -> LavantError:
+    """The error of a refusal; it names the argument if the server could not read one."""
+    if refused.reason.startswith(NO_REQUEST):
+        found = wrong_argument(request)
+        if found is not None:
+            return found
+    return error_of(refused)
 
 
 def wrong_argument(request: msgspec.Struct) -> InvalidValue | None:
@@ -60,6 +51,9 @@ def wrong_argument(request: msgspec.Struct) -> InvalidValue | None:
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at ")
         name, value, expected = _argument(request, path)
+        allowed = choices_of(error, type(request))
+        if allowed:
+            return InvalidValue(f"{name} must be {either(allowed)}, got {value!r:.60}")
         problem = (
             problem.replace("`array`", f"`{expected}`", 1).replace("`array`", "`list`").replace("`object`", "`dict`")
         )

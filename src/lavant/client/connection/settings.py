@@ -7,14 +7,15 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from lavant.client.arguments import check_seconds
 from lavant.client.bodies import utf8
 from lavant.client.connection.redirects import Redirects
 from lavant.client.connection.retries import Retries
 from lavant.core.addresses import QUEUES_URL, Address
 from lavant.core.errors import InvalidValue, ServerUnreachable
+from lavant.core.seconds import check_seconds
 
 TIMEOUT_S_MIN = 0.001
+CA_FILE_VARIABLE = "LAVANT_CA_FILE"
 
 
 class ConnectionSettings(NamedTuple):
@@ -44,7 +45,8 @@ class ConnectionSettings(NamedTuple):
         if not isinstance(key, str):
             raise InvalidValue(f"the API key must be a string, got {type(key).__name__}; see `encryption` for a Key")
         token = utf8(key, "the API key")
-        return cls(address, token, timeout_s, retries, _context(address, ca_file), Redirects())
+        tls = tls_context(str(address), ca_file, is_secure=address.is_secure)
+        return cls(address, token, timeout_s, retries, tls, Redirects())
 
     def at(self, address: Address) -> Self:
         """For another broker of the same federation."""
@@ -52,7 +54,7 @@ class ConnectionSettings(NamedTuple):
             raise ServerUnreachable(f"a subscription has moved to {address}, which has no TLS, unlike {self.address}")
         tls = None
         if address.is_secure:
-            tls = _context(address, None) if self.tls is None else self.tls
+            tls = tls_context(str(address), None, is_secure=True) if self.tls is None else self.tls
         return self._replace(address=address, tls=tls)
 
     @classmethod
@@ -62,29 +64,35 @@ class ConnectionSettings(NamedTuple):
         """What is not given is read from `LAVANT_URL`, `LAVANT_KEY` and `LAVANT_CA_FILE`."""
         given = os.environ.get("LAVANT_URL", "") if url in ("", None) else url
         address = Address.parse(QUEUES_URL if given == "" else given)
-        if ca_file is None and address.is_secure and os.environ.get("LAVANT_CA_FILE"):
-            ca_file = os.environ["LAVANT_CA_FILE"]
+        if ca_file is None and os.environ.get(CA_FILE_VARIABLE):
+            ca_file = os.environ[CA_FILE_VARIABLE]
         secret = os.environ.get("LAVANT_KEY", "") if key in ("", None) else key
         return cls.of(str(address), key=secret, ca_file=ca_file, timeout_s=timeout_s, retries=retries)
 
     def nobody_answers(self, error: OSError) -> ServerUnreachable:
-        """The error for a failed connection, with its remedy."""
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return ServerUnreachable(
-                f"the server at {self.address} cannot be trusted: {error.verify_message}; "
-                "give the certificate of its authority as ca_file"
-            )
-        if isinstance(error, ssl.SSLError):
-            return ServerUnreachable(f"the server at {self.address} does not speak TLS: {error.reason or error}")
+        return nobody_answers(str(self.address), self.address.port, error)
+
+
+def nobody_answers(address: str, port: int, error: BaseException | str) -> ServerUnreachable:
+    """The error for a failed connection, with its remedy."""
+    if isinstance(error, ssl.SSLCertVerificationError):
         return ServerUnreachable(
-            f"no server answers at {self.address}: {error}; "
-            f"start one with `lavant serve --data DIR --port {self.address.port}`"
+            f"the server at {address} cannot be trusted: {error.verify_message}; give the certificate of its authority "
+            f"as ca_file (--ca-file, or {CA_FILE_VARIABLE})"
         )
+    if isinstance(error, ssl.SSLError):
+        return ServerUnreachable(
+            f"the server at {address} does not speak TLS: {error.reason or error}; use lavant:// if it has none"
+        )
+    return ServerUnreachable(
+        f"no server answers at {address}: {error}; start one with `lavant serve --data DIR --port {port}`"
+    )
 
 
-def _context(address: Address, ca_file: Path | str | None) -> ssl.SSLContext | None:
-    if not address.is_secure:
-        if ca_file is not None:
+def tls_context(address: str, ca_file: Path | str | None, *, is_secure: bool) -> ssl.SSLContext | None:
+    """None without TLS. Then a `ca_file` is a mistake, unless the environment has it, for all servers."""
+    if not is_secure:
+        if ca_file is not None and str(ca_file) != os.environ.get(CA_FILE_VARIABLE):
             raise InvalidValue(f"a ca_file is for lavants:// (TLS), but the address is {address}")
         return None
     try:

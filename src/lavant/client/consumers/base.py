@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lavant.broker.protocol.queue_config import REASON_CHARACTERS_MAX, SECOND_MS, VISIBILITY_MS_MAX, QueueConfig
-from lavant.client.arguments import check_count, check_seconds
+from lavant.broker.protocol.queue_config import REASON_CHARACTERS_MAX, SECOND_MS, VISIBILITY_MS_MAX
+from lavant.client.arguments import check_count
 from lavant.client.connection.async_connection import AsyncConnection
-from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.consumers.item import ReceivedItem, Settle, pause_s
 from lavant.client.consumers.prefetcher import PREFETCH_MAX, HeldMessage, Prefetcher
 from lavant.client.consumers.quota import ReceiveQuota
 from lavant.client.operations import Caller, operation
+from lavant.client.values.queues import QueueConfig
 from lavant.core.errors import InvalidValue
+from lavant.core.seconds import check_seconds
 
 VISIBILITY_S_MIN = 1.0
 """A shorter lease could not be extended in time."""
@@ -50,7 +51,8 @@ class ConsumerParts(NamedTuple):
     """What a client makes a consumer of."""
 
     client: Caller
-    settings: ConnectionSettings
+    receiving: AsyncConnection
+    """Shared by all consumers of the client; belongs to the event loop that prefetches."""
     queue: str
     prefetch: int
     visibility_s: float | None
@@ -66,7 +68,7 @@ class ConsumerBase(Generic[ItemT, HandlerT]):
     """In the log, before the name."""
 
     def __init__(self, parts: ConsumerParts) -> None:
-        self._client, self._settings = parts.client, parts.settings
+        self._client, self._receiving = parts.client, parts.receiving
         self._prefetch, self._visibility_s, self._forget = parts.prefetch, parts.visibility_s, parts.forget
         self._source = parts.queue
         self._queue_config: QueueConfig | None = None
@@ -142,16 +144,17 @@ class ConsumerBase(Generic[ItemT, HandlerT]):
             raise InvalidValue(f"this {self.KIND} {self.name!r} was closed; make another one to go on")
 
     def _take_config(self, config: QueueConfig) -> int:
-        """Keeps the queue's settings, and returns for how long messages are leased."""
+        """Keeps the queue's settings, and returns for how many milliseconds messages are leased."""
         self._queue_config = config
-        if self._visibility_s is not None:
-            return round(self._visibility_s * SECOND_MS)
-        return max(config.visibility_ms, round(VISIBILITY_S_MIN * SECOND_MS))
+        visibility_s = self._visibility_s
+        if visibility_s is None:
+            visibility_s = max(config.visibility_s, VISIBILITY_S_MIN)
+        return round(visibility_s * SECOND_MS)
 
     async def _new_prefetcher(self, config: QueueConfig, wake: Callable[[asyncio.Event], None]) -> Prefetcher:
         """For a queue with these settings; belongs to the event loop that runs this."""
         return Prefetcher(
-            AsyncConnection(self._settings),
+            self._receiving,
             self.queue,
             visibility_ms=self._take_config(config),
             prefetch=self._prefetch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, TypeAlias
 
-from lavant.broker.protocol.queues import Delivery
+from lavant.broker.protocol import queues as protocol
 from lavant.client.bodies import json_of, text_of
 from lavant.client.connection.loop_thread import LoopThread
 from lavant.client.consumers.asynchronous import AsyncReceiving
@@ -14,32 +14,38 @@ from lavant.client.consumers.item import ReceivedItem, Settle
 from lavant.client.consumers.prefetcher import HeldMessage
 from lavant.client.consumers.threaded import ThreadedReceiving
 from lavant.client.operations import Asynchronous, Blocking, listing
+from lavant.client.values.mirror import from_protocol
+from lavant.client.values.queues import Delivery
 from lavant.core.publications.trace_context import of_message
 
 
 class QueueMessage(ReceivedItem):
     """A message of a queue, as its consumer receives it."""
 
-    __slots__ = ("delivery",)
+    __slots__ = ("_delivery",)
 
-    def __init__(self, delivery: Delivery, settle: Settle) -> None:
+    def __init__(self, delivery: protocol.Delivery, settle: Settle) -> None:
         super().__init__(delivery.receive_count, settle, of_message(delivery.attributes))
-        self.delivery = delivery
+        self._delivery = delivery
+
+    @property
+    def delivery(self) -> Delivery:
         """All that the server said about it."""
+        return from_protocol(Delivery, self._delivery)
 
     @property
     def number(self) -> int:
         """Identifies the message: no other message of the server ever has this number."""
-        return self.delivery.receipt.number
+        return self._delivery.receipt.number
 
     @property
     def body(self) -> bytes:
-        return self.delivery.body
+        return self._delivery.body
 
     @property
     def group(self) -> str:
         """The message group, in an in-order queue."""
-        return self.delivery.group
+        return self._delivery.group
 
     def text(self) -> str:
         """The body as text."""

@@ -3,8 +3,8 @@
     server ──Receive──► ready ──take──► being handled ──settle──► settled ──Acknowledge, ChangeVisibility──► server
                           └───────── held: leases extended until they are settled ─────────┘
 
-It runs in one event loop and has a connection of its own, so that a long poll does not hold up other requests and ends
-with the connection. `take` and `settle` may be called from other threads.
+It runs in one event loop. All consumers of a client share a connection: what comes for many of them at once is read and
+written at once. `take` and `settle` may be called from other threads.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ PREFETCH_MAX = BATCH_ENTRIES_MAX
 HELD_S_MAX = 12 * 3600.0
 """A lease is not extended for longer: its handler is considered stuck."""
 CLOSE_S_MAX = 5.0
+END_S = 0.1
+"""How long the answer to the last receive is awaited before it is ended once more."""
 GATHER_S, GATHERED_MIN = 0.01, 100
 """How long settled messages are gathered into a batch, and how many are sent at once."""
 BUSY_S = 0.5
@@ -140,23 +142,26 @@ class Prefetcher:
         """Delivers no more; waiting callers get None."""
         self._is_stopped = True
         self._arrived.set()
+        self._room.set()
 
     async def close(self, *, is_queue_gone: bool = False) -> None:
-        """Sends what is settled, releases the rest and closes the connection, within `CLOSE_S_MAX`."""
+        """Ends receiving, sends what is settled and releases the rest, within `CLOSE_S_MAX`. If the queue is gone, or
+        about to be, nothing is released."""
         self.stop()
         try:
             async with asyncio.timeout(CLOSE_S_MAX):
+                while not self._tasks[0].done():  # a receive that is sent once more, after a reconnect, must end too
+                    await self._connection.run(calls.end_long_polls(self._queue))
+                    await asyncio.wait(self._tasks[:1], timeout=END_S)
                 if not is_queue_gone and self._failure is None:
-                    # A receive in flight is answered before this, unless the queue is empty.
-                    await self._connection.run(calls.describe(self._queue))
                     self._settled.extend((held, 0, "") for held in self._ready)
+                    self._ready.clear()
                     await self.flush()
         except (LavantError, TimeoutError) as error:  # the leases expire, and the messages come again
             _logger.warning("consumer of %s: not all settled messages could be reported: %s", self._queue, error)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._connection.close()
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         """Keeps the error of a task for the next caller of `next`."""
@@ -174,7 +179,7 @@ class Prefetcher:
                 continue
             count = self._prefetch - len(self._ready)
             try:
-                found = await self._ask(calls.receive(self._queue, count, self._visibility_ms, WAIT_MS_MAX))
+                found = await self._ask(calls.prefetch(self._queue, count, self._visibility_ms, WAIT_MS_MAX))
             except TooManyInFlight:
                 await asyncio.sleep(BUSY_S)
                 continue
@@ -200,7 +205,9 @@ class Prefetcher:
         try:
             if done:
                 await self._ask(
-                    calls.acknowledge(self._queue, [held.delivery for held in done], is_patient=not self._is_stopped)
+                    calls.acknowledge(
+                        self._queue, [held.delivery.receipt for held in done], is_patient=not self._is_stopped
+                    )
                 )
         except PartlyRefused as refused:  # their leases had expired: they come again
             _logger.info("consumer of %s: %s", self._queue, refused)

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from lavant.client.arguments import check_count, check_seconds
+from lavant.client.arguments import check_count
+from lavant.core.seconds import check_seconds
 
 NO_LIMIT = "; leave it out for no limit"
 

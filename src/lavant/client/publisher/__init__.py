@@ -2,6 +2,6 @@
 
 from lavant.client.publisher.publisher import Publisher
 from lavant.client.publisher.transport import Transport
-from lavant.control.publishing import PublisherConfig, PublisherStatistics, TuningConfig
+from lavant.client.values.publisher import PublisherConfig, PublisherStatistics, TuningConfig
 
 __all__ = ["Publisher", "PublisherConfig", "PublisherStatistics", "Transport", "TuningConfig"]

@@ -34,7 +34,10 @@ from lavant.client.publisher.store import DEFAULT as JOURNAL_DEFAULT
 from lavant.client.publisher.store import PublicationStore
 from lavant.client.publisher.store_thread import Storing
 from lavant.client.publisher.transport import Transport
-from lavant.control.publishing import PublisherConfig, PublisherMachine, PublisherStatistics
+from lavant.client.values.mirror import from_protocol, given
+from lavant.client.values.publisher import Decision, PublisherConfig, PublisherStatistics
+from lavant.control import publishing
+from lavant.control.publishing import PublisherMachine
 from lavant.control.publishing.values import (
     BatchSent,
     Dropped,
@@ -49,7 +52,6 @@ from lavant.control.publishing.values import (
     StorePublications,
     Woken,
 )
-from lavant.core.decisions import Decision
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded, PublisherClosed, StorageFailed
 from lavant.core.ids import PublicationId
 from lavant.core.publications.publication import Publication
@@ -81,6 +83,7 @@ class Publisher:
         journal: JournalConfig = JOURNAL_DEFAULT,
         on_refused: Callable[[Publication, LavantError], None] = _log_refused,
     ) -> None:
+        machine_config = given("config", config, PublisherConfig)
         if config.workers_reserved < 1:
             raise InvalidValue("workers_reserved must be at least 1: one worker only stores")
         self._on_refused = on_refused
@@ -108,7 +111,7 @@ class Publisher:
         self._is_closing = False
         self._is_closed = False
         self._open(Path(directory), journal)
-        self._machine = PublisherMachine(_for_machine(config), now_ms=_now_ms())
+        self._machine = PublisherMachine(_for_machine(machine_config), now_ms=_now_ms())
         self._sending = SendThreads(transport, on_sent=self._sent)
         self._storing = Storing(
             self._store, on_stored=self._was_stored, on_failed=self._fail, take_settled=self._take_settled
@@ -162,12 +165,12 @@ class Publisher:
 
     def statistics(self) -> PublisherStatistics:
         with self._lock:
-            return self._machine.statistics(_now_ms())
+            return from_protocol(PublisherStatistics, self._machine.statistics(_now_ms()))
 
     def decisions(self) -> Sequence[Decision]:
         """The latest decisions of the controller, the oldest first."""
         with self._lock:
-            return self._machine.decisions()
+            return [from_protocol(Decision, each) for each in self._machine.decisions()]
 
     def close(self, wait_s: float = CLOSE_S) -> bool:
         """Takes no more, waits up to `wait_s` seconds until everything is published, and returns whether it is.
@@ -330,7 +333,7 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _for_machine(config: PublisherConfig) -> PublisherConfig:
+def _for_machine(config: publishing.PublisherConfig) -> publishing.PublisherConfig:
     """One storing worker with unbounded batches; jitter keeps publishers from retrying at the same time."""
     return msgspec.structs.replace(
         config, writes_max=1, write_size_max=WRITE_SIZE_MAX, jitter_seed=secrets.randbits(32)

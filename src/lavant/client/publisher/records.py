@@ -12,20 +12,43 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lavant.core.errors import UNDECODABLE, CorruptJournal
-from lavant.core.publications.publication import Publication
+from lavant.core.publications.attributes import AttributeValue
+from lavant.core.publications.publication import Publication, time_ms_of
+from lavant.core.publications.trace_context import TraceContext
+from lavant.core.seconds import SECOND_MS
 
 _RECEIVED = 1
 _SETTLED = 2
 _HEAD = struct.Struct("<BQ")
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Publication)
 HEAD_BYTES = _HEAD.size
 TICKETS_MAX = 8192
 """Tickets in one record of settled publications; more take several records."""
 
 
+class StoredPublication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A publication in a record. The names of its fields are a format of the journal."""
+
+    attributes: dict[str, AttributeValue]
+    id: str = ""
+    time_ms: int = 0
+    payload: bytes | None = None
+    trace: TraceContext | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(StoredPublication)
+
+
 def encode_publication(publication: Publication) -> bytes:
-    return _encoder.encode(publication)
+    return _encoder.encode(
+        StoredPublication(
+            attributes=publication.attributes,
+            id=publication.id,
+            time_ms=time_ms_of(publication),
+            payload=publication.payload,
+            trace=publication.trace,
+        )
+    )
 
 
 def encode_received(ticket: int, encoded: bytes) -> bytes:
@@ -43,7 +66,7 @@ def replay(records: Iterable[bytes]) -> tuple[dict[int, Publication], int]:
 
     >>> one, two = (encode_publication(Publication(attributes={"n": n})) for n in (1, 2))
     >>> replay([encode_received(1, one), encode_received(2, two), *encode_settled([1])])
-    ({2: Publication(attributes={'n': 2}, id='', time_ms=0, payload=None, trace=None)}, 2)
+    ({2: Publication(attributes={'n': 2}, id='', time_s=0.0, payload=None, trace=None)}, 2)
     """
     unpublished: dict[int, Publication] = {}
     last = 0
@@ -68,6 +91,13 @@ def replay(records: Iterable[bytes]) -> tuple[dict[int, Publication], int]:
 
 def _decode(record: bytes) -> Publication:
     try:
-        return _decoder.decode(memoryview(record)[_HEAD.size :])
+        stored = _decoder.decode(memoryview(record)[_HEAD.size :])
+        return Publication(
+            attributes=stored.attributes,
+            id=stored.id,
+            time_s=stored.time_ms / SECOND_MS,
+            payload=stored.payload,
+            trace=stored.trace,
+        )
     except (*UNDECODABLE, ValueError) as error:
         raise CorruptJournal(f"a record is no publication: {error}; restore the directory from a copy") from None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from lavant.client.publisher.transport import Transport
 from lavant.core.errors import InvalidValue, LavantError, NotPublished, PartlyRefused
 from lavant.core.publications.publication import Publication
+from lavant.core.seconds import SECOND_MS
 
 _logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class SentBatch(NamedTuple):
 
     @property
     def retry_after_ms(self) -> int:
-        return self.error.retry_after_ms if isinstance(self.error, NotPublished) else 0
+        return round(self.error.retry_after_s * SECOND_MS) if isinstance(self.error, NotPublished) else 0
 
 
 class SendThreads:

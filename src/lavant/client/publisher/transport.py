@@ -22,7 +22,7 @@ class Transport(Protocol):
         """Returns when the broker has all publications; it should recognise by their ids those that it had already.
 
         Raises `NotPublished` if the broker may not have them: the same batch comes again, after at least
-        `retry_after_ms`. Any other error counts as that, except `PartlyRefused` with nothing but `InvalidValue` in it:
+        `retry_after_s`. Any other error counts as that, except `PartlyRefused` with nothing but `InvalidValue` in it:
         those are refused for good, and the broker has all others. Must end at some time, so it needs a timeout.
         """
         ...

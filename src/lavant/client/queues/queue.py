@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from lavant import tracing
-from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.queues import Delivery, Described, MoveState, PeekedMessage, SendEntry
+from lavant.broker.protocol import queues as protocol
+from lavant.broker.protocol.queue_config import DELAY_MS_MAX
 from lavant.client import queue_calls as calls
-from lavant.client.arguments import milliseconds
+from lavant.client.arguments import milliseconds, seconds
 from lavant.client.bodies import Body, body_bytes
 from lavant.client.connection.calls import Call
 from lavant.client.consumers.base import check_receiving
@@ -17,6 +17,7 @@ from lavant.client.consumers.consumer import AsyncConsumer, AsyncMessageHandler,
 from lavant.client.consumers.prefetcher import PREFETCH
 from lavant.client.operations import Asynchronous, Blocking, Caller, sending_call, single_call
 from lavant.client.queue_calls import Leased
+from lavant.client.values.queues import Delivery, Described, MoveState, PeekedMessage, QueueConfig, SendEntry
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.trace_context import as_attributes
 
@@ -66,9 +67,9 @@ class QueueOperations(Generic[ConsumerT, HandlerT]):
     ) -> Call[int]:
         """Sends a message and returns its number; the message is on the server's disk then. Text is sent as UTF-8,
         dicts and lists as JSON. It is visible after `delay_s`; that of the queue by default."""
-        delay = milliseconds("delay", delay_s, delay_ms)
+        delay = milliseconds("delay_s", seconds("delay", delay_s, delay_ms), DELAY_MS_MAX)
         kept = attributes if attributes else as_attributes(tracing.current())
-        return calls.send(self.name, SendEntry(body_bytes(body), kept, delay, group, deduplication))
+        return calls.send_stored(self.name, protocol.SendEntry(body_bytes(body), kept, delay, group, deduplication))
 
     @sending_call
     def send_many(self, messages: Iterable[Body | SendEntry]) -> Call[list[int]]:
@@ -86,8 +87,8 @@ class QueueOperations(Generic[ConsumerT, HandlerT]):
         wait_ms: int | None = None,
     ) -> Call[list[Delivery]]:
         """Leases up to `count` messages for `visibility_s`; none if none came within `wait_s`. `consume` is simpler."""
-        hidden, waits = milliseconds("visibility", visibility_s, visibility_ms), milliseconds("wait", wait_s, wait_ms)
-        return calls.receive(self.name, count, hidden, waits)
+        hidden_s, waits_s = seconds("visibility", visibility_s, visibility_ms), seconds("wait", wait_s, wait_ms)
+        return calls.receive(self.name, count, visibility_s=hidden_s, wait_s=waits_s)
 
     @single_call
     def acknowledge(self, *messages: Leased) -> Call[None]:
@@ -100,10 +101,10 @@ class QueueOperations(Generic[ConsumerT, HandlerT]):
     ) -> Call[None]:
         """Extends the leases of messages to `visibility_s` from now; 0 releases them. The server keeps the `reason` of
         a failure, for people who look at dead letters."""
-        hidden = milliseconds("visibility", visibility_s, visibility_ms)
-        if hidden is None:
+        hidden_s = seconds("visibility", visibility_s, visibility_ms)
+        if hidden_s is None:
             raise InvalidValue("change_visibility needs visibility_s, the length of the lease from now")
-        return calls.change_visibility(self.name, messages, hidden, reason)
+        return calls.change_visibility(self.name, messages, visibility_s=hidden_s, reason=reason)
 
     @single_call
     def peek(self, count: int = 10, *, after: int = 0) -> Call[list[PeekedMessage]]:

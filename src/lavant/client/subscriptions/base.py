@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from lavant.broker.protocol.subscriptions import SubscriptionState
-from lavant.client.connection.settings import ConnectionSettings
+from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.consumers.base import ConsumerBase, ConsumerParts, HandlerT
 from lavant.client.consumers.item import Settle
 from lavant.client.consumers.prefetcher import HeldMessage
@@ -15,6 +14,7 @@ from lavant.client.operations import Caller, listing, operation
 from lavant.client.subscriptions import calls
 from lavant.client.subscriptions.lease import Lease, end_all
 from lavant.client.subscriptions.notification import Notification, notification_of
+from lavant.client.values.subscriptions import SubscriptionState
 from lavant.core.errors import InvalidValue, UnknownSubscription
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class SubscriptionParts(NamedTuple):
     """What a client makes a subscription of."""
 
     client: Caller
-    settings: ConnectionSettings
+    receiving: AsyncConnection
     state: SubscriptionState
     lease: Lease | None
     cipher: Cipher | None
@@ -43,7 +43,7 @@ class SubscriptionBase(ConsumerBase[Notification, HandlerT], Generic[HandlerT]):
     def __init__(self, parts: SubscriptionParts) -> None:
         super().__init__(
             ConsumerParts(
-                parts.client, parts.settings, parts.state.queue, parts.prefetch, parts.visibility_s, parts.forget
+                parts.client, parts.receiving, parts.state.queue, parts.prefetch, parts.visibility_s, parts.forget
             )
         )
         self._lease, self._cipher = parts.lease, parts.cipher

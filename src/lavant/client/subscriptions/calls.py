@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import secrets
 
-from lavant.broker.protocol.queue_config import MINUTE_MS, SECOND_MS, QueueConfig
+from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.broker.protocol.subscriptions import (
     Advertise,
-    AdvertisementState,
     DescribeSubscription,
     EncryptedFilter,
     ListAdvertisements,
@@ -15,19 +14,20 @@ from lavant.broker.protocol.subscriptions import (
     RenewSubscription,
     Subscribe,
     Subscribed,
-    SubscriptionState,
     Unadvertise,
     Unsubscribe,
     UpdateSubscription,
-    Webhook,
 )
 from lavant.broker.subscriptions.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
-from lavant.client.arguments import check_seconds
 from lavant.client.connection.calls import Call, done
+from lavant.client.values.mirror import from_protocol, given
+from lavant.client.values.queues import QueueConfig
+from lavant.client.values.subscriptions import AdvertisementState, SubscriptionState, Webhook
 from lavant.core.errors import InvalidValue
+from lavant.core.seconds import check_seconds
 
 TEMPORARY_PREFIX = "tmp-"
-TEMPORARY = QueueConfig(retention_ms=60 * MINUTE_MS)
+TEMPORARY = QueueConfig(retention_s=3600)
 """The queue of a temporary subscription. Its short retention keeps a slow program from filling the disk for days."""
 DURABLE = QueueConfig()
 
@@ -56,12 +56,13 @@ def subscription(
         lease_ms = round(lease_s * SECOND_MS)
     if config is None:
         config = TEMPORARY if lease_ms else DURABLE
+    hook = Webhook(webhook) if isinstance(webhook, str) else webhook
     return Subscribe(
         filter,
         name if name else new_name(),
         queue,
-        config=config,
-        webhook=Webhook(webhook) if isinstance(webhook, str) else webhook,
+        config=given("config", config, QueueConfig),
+        webhook=None if hook is None else given("webhook", hook, Webhook),
         lease_ms=lease_ms,
     )
 
@@ -98,12 +99,12 @@ def describe(name: str) -> Call[SubscriptionState]:
 
 def list_subscriptions(prefix: str, after: str, count: int) -> Call[list[SubscriptionState]]:
     request = ListSubscriptions(prefix=prefix, after=after, count=count)
-    return Call(request, lambda answer: answer.subscriptions)
+    return Call(request, lambda answer: [from_protocol(SubscriptionState, each) for each in answer.subscriptions])
 
 
 def advertise(filter: str, name: str) -> Call[AdvertisementState]:
     request = Advertise(filter, name if name else new_name())
-    return Call(request, lambda answer: answer.advertisement)
+    return Call(request, lambda answer: from_protocol(AdvertisementState, answer.advertisement))
 
 
 def unadvertise(name: str) -> Call[None]:
@@ -112,8 +113,8 @@ def unadvertise(name: str) -> Call[None]:
 
 def list_advertisements(after: str, count: int) -> Call[list[AdvertisementState]]:
     request = ListAdvertisements(after=after, count=count)
-    return Call(request, lambda answer: answer.advertisements)
+    return Call(request, lambda answer: [from_protocol(AdvertisementState, each) for each in answer.advertisements])
 
 
 def _subscribed(answer: Subscribed) -> SubscriptionState:
-    return answer.subscription
+    return from_protocol(SubscriptionState, answer.subscription)

@@ -23,6 +23,7 @@ from lavant.core.publications.trace_context import (
     of_message,
     of_row,
 )
+from lavant.core.seconds import SECOND_MS, warn_of_milliseconds
 
 if TYPE_CHECKING:
     from lavant.client.encryption.cipher import Cipher
@@ -34,14 +35,14 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class Notification(ReceivedItem):
     """A publication that matched a subscription."""
 
-    __slots__ = ("attributes", "id", "payload", "time_ms")
+    __slots__ = ("attributes", "id", "payload", "time_s")
 
     def __init__(
         self,
         attributes: Mapping[str, AttributeValue],
         *,
         id: str,
-        time_ms: int,
+        time_s: float,
         payload: bytes | None,
         attempt: int,
         settle: Settle,
@@ -50,9 +51,16 @@ class Notification(ReceivedItem):
         super().__init__(attempt, settle, trace)
         self.attributes = attributes
         self.id = id
-        self.time_ms = time_ms
-        """When it was published, in milliseconds since 1970."""
+        self.time_s = time_s
+        """When it was published, in seconds since 1970."""
         self.payload = payload
+
+    if not TYPE_CHECKING:
+
+        @property
+        def time_ms(self) -> int:
+            warn_of_milliseconds("time_ms", "time_s", stacklevel=2)
+            return round(self.time_s * SECOND_MS)
 
     def text(self) -> str:
         """The payload as text; empty without one."""
@@ -79,10 +87,11 @@ def notification_of(delivery: Delivery, cipher: Cipher | None, settle: Settle) -
     attributes = {name: value for name, value in row.items() if name not in _ENVELOPE}
     if cipher is not None and payload is not None:
         attributes, payload = cipher.open(payload)
+    time_ms = row.get(TIME)
     return Notification(
         attributes,
         id=str(row.get(ID, delivery.receipt.number)),
-        time_ms=row.get(TIME, delivery.sent_ms),
+        time_s=(time_ms if isinstance(time_ms, int) else delivery.sent_ms) / SECOND_MS,
         payload=payload,
         attempt=delivery.receive_count,
         settle=settle,

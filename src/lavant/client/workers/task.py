@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lavant.broker.protocol.jobs import Result
+from lavant.broker.protocol.jobs import Result, TaskAssignment
+from lavant.broker.protocol.queue_config import SECOND_MS
 from lavant.client.bodies import json_of, text_of
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.attributes import AttributeValue
@@ -52,6 +53,21 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} at task {self.name!r} of job {self.job}"
+
+
+def task_of(assignment: TaskAssignment, topic: str) -> Task:
+    """The task that a server has assigned, whatever way it came."""
+    return Task(
+        job=assignment.job,
+        job_type=assignment.job_type,
+        name=assignment.task,
+        topic=topic,
+        attempt=assignment.attempt,
+        input=assignment.input,
+        results=assignment.results,
+        timeout_s=assignment.timeout_ms / SECOND_MS,
+        trace=assignment.trace,
+    )
 
 
 def result_of(made: Made) -> Result:

@@ -27,7 +27,8 @@ from lavant.core.publications.columns import (
     columns_of_rows,
     is_string,
 )
-from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication
+from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication, time_ms_of
+from lavant.core.seconds import SECOND_MS
 
 
 class StringColumn(NamedTuple):
@@ -72,7 +73,7 @@ class PublicationBatch:
     @classmethod
     def from_publications(cls, publications: Iterable[Publication]) -> PublicationBatch:
         return cls.from_dicts(
-            [{**p.attributes, ID: p.id, TIME: p.time_ms, PAYLOAD: p.payload} for p in publications],
+            [{**p.attributes, ID: p.id, TIME: time_ms_of(p), PAYLOAD: p.payload} for p in publications],
         )
 
     def __len__(self) -> int:
@@ -106,7 +107,7 @@ class PublicationBatch:
     def to_publications(self) -> Iterator[Publication]:
         for row in self.to_dicts():
             id, time_ms, payload = row.pop(ID, ""), row.pop(TIME, 0), row.pop(PAYLOAD, None)
-            yield Publication(id=PublicationId(id), time_ms=time_ms, payload=payload, attributes=row)
+            yield Publication(id=PublicationId(id), time_s=time_ms / SECOND_MS, payload=payload, attributes=row)
 
     # ---- columns for kernels: NaN where absent or of another type, since NaN is never a value ----------------------
 

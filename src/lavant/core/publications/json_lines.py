@@ -21,6 +21,7 @@ from lavant.core.publications.publication import (
     check_attributes,
     check_envelope,
 )
+from lavant.core.seconds import SECOND_MS
 
 CONTENT_LENGTH_MAX = 200
 """The part of a line that an error quotes."""
@@ -55,14 +56,14 @@ def publication_of(line: bytes) -> Publication:
     """Parses one line.
 
     >>> publication_of(b'{"a": 1, "@id": "7", "b": null}')
-    Publication(attributes={'a': 1}, id='7', time_ms=0, payload=None, trace=None)
+    Publication(attributes={'a': 1}, id='7', time_s=0.0, payload=None, trace=None)
     """
     row = publication_row(line)
     id, time_ms = row.get(ID), row.get(TIME)
     return Publication(
         attributes=dict(_attributes(row)),
         id=PublicationId("" if id is None else id),
-        time_ms=0 if time_ms is None else time_ms,
+        time_s=0.0 if time_ms is None else time_ms / SECOND_MS,
         payload=row.get(PAYLOAD),
     )
 

@@ -10,31 +10,48 @@ from lavant.core.errors import InvalidValue, LimitExceeded
 from lavant.core.ids import AdvertisementId, PublisherId
 from lavant.core.publications.attributes import ATTRIBUTES_MAX, AttributeValue, check_known_name, check_value
 from lavant.core.publications.trace_context import TraceContext
+from lavant.core.seconds import SECOND_MS, SecondsValue
 
 ID, TIME, PAYLOAD, POINT = "@id", "@time_ms", "@payload", "@point"
 """Names beside attributes, in JSON and in columns; an encrypted publication has a point instead of attributes."""
 PAYLOAD_BYTES_MAX = 1024 * 1024
 PUBLICATION_ID_LENGTH_MAX = 128
 TIME_MS_MAX = 2**63 - 1
+TIME_S_MAX = TIME_MS_MAX / SECOND_MS
+"""Latest times; up to 285,000 years, a double holds each millisecond."""
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Publication(SecondsValue, frozen=True, kw_only=True):
     """One event: attributes, which filters compare, and a payload, which they ignore.
 
-    >>> Publication(id="1", time_ms=0, attributes={"symbol": "YHOO", "volume": 203400}).attributes["volume"]
+    >>> Publication(id="1", time_s=1794895409.048, attributes={"symbol": "YHOO", "volume": 203400}).attributes["volume"]
     203400
     """
 
     attributes: dict[str, AttributeValue]
     id: str = ""
-    time_ms: int = 0
+    time_s: float = 0.0
+    """When it happened, in seconds since 1970; if it is 0, the server sets the time of its arrival."""
     payload: bytes | None = None
     trace: TraceContext | None = None
     """The trace that it belongs to; that of the current span by default."""
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)
-        check_envelope(id=self.id, time_ms=self.time_ms, payload=self.payload)
+        check_envelope(id=self.id, time_ms=0, payload=self.payload)
+        time_s = self.time_s
+        if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s <= TIME_S_MAX:
+            raise InvalidValue(f"time_s must be seconds since 1970 as a number, got {time_s!r:.60}")
+
+
+def time_ms_of(publication: Publication) -> int:
+    """The time of a publication as it is sent and stored: exact, as far as a float is, for every time of a row.
+
+    >>> time_ms_of(Publication(attributes={}, time_s=1_000_000_000_000_001 / 1000))
+    1000000000000001
+    """
+    whole = int(publication.time_s)
+    return min(whole * SECOND_MS + round((publication.time_s - whole) * SECOND_MS), TIME_MS_MAX)
 
 
 class Advertisement(msgspec.Struct, frozen=True, kw_only=True):

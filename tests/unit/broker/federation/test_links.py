@@ -62,6 +62,23 @@ def test_what_was_published_during_a_partition_arrives_after_it() -> None:
     assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 0
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_what_becomes_durable_while_a_link_opens_is_confirmed_when_it_comes_again(steps: int) -> None:
+    network = chain("A", "B", window_publications=2)
+    network.request("B", Subscribe("true", "s"))
+    network.brokers["B"].is_disk_stopped = True
+    network.request("A", Publish([publication(x=x) for x in range(5)]))
+    network.cut("A", "B")
+    network.settle()
+    network.join("A", "B")
+    for _ in range(steps):
+        network.step()
+    network.resume_disk("B")
+    network.settle()
+    assert numbers(network, "B", "s") == [0, 1, 2, 3, 4]
+    assert network.refusals == []
+
+
 def test_a_backlog_of_many_frames_arrives_whole_and_in_order() -> None:
     network = chain("A", "B", batch_bytes=300, window_publications=12)
     network.request("B", Subscribe("true", "s"))

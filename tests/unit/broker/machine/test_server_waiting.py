@@ -9,8 +9,10 @@ from lavant.broker.protocol.queues import (
     Acknowledge,
     ChangeVisibility,
     ConfigureQueue,
+    CreateQueue,
     DeleteQueue,
     Done,
+    EndLongPolls,
     Receive,
     Refused,
     Send,
@@ -50,6 +52,34 @@ def test_who_asks_now_comes_behind_those_who_wait_when_a_lease_runs_out() -> Non
     late = bench.receive("cid")
     assert bench.bodies(waiting, "bob") == [b"one"]
     assert bench.bodies(late, "cid") == []
+
+
+def test_who_ends_its_long_polls_gets_nothing_more_and_others_are_served() -> None:
+    bench = bench_with_queue()
+    bench.ask(CreateQueue("other", QueueConfig()))
+    bench.commit()
+    ended = [bench.receive("ann", wait_ms=1000), bench.receive("ann", wait_ms=1000)]
+    elsewhere = bench.ask(Receive("other", wait_ms=1000), "ann")
+    waiting = bench.receive("bob", wait_ms=1000)
+    done = bench.ask(EndLongPolls("q"), "ann")
+    assert [bench.bodies(number, "ann") for number in ended] == [[], []]
+    assert bench.answer(done, "ann") == Done()
+    bench.send(b"one")
+    bench.commit()
+    assert bench.bodies(waiting, "bob") == [b"one"]
+    assert bench.answer(elsewhere, "ann") is None, "polls at another queue go on"
+    assert bench.answer(bench.ask(EndLongPolls("nosuch"), "ann"), "ann") == Done()
+
+
+def test_the_end_of_long_polls_is_told_after_what_was_leased_before() -> None:
+    bench = bench_with_queue()
+    leased = bench.receive("ann", wait_ms=1000)
+    bench.send(b"one")
+    done = bench.ask(EndLongPolls("q"), "ann")
+    assert (bench.answer(leased, "ann"), bench.answer(done, "ann")) == (None, None)
+    bench.commit()
+    assert bench.bodies(leased, "ann") == [b"one"]
+    assert bench.answer(done, "ann") == Done()
 
 
 def test_time_is_up_at_the_millisecond_and_the_answer_is_empty() -> None:

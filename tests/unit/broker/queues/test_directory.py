@@ -186,7 +186,7 @@ def test_a_name_is_accepted(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"order": "sideways"}, InvalidValue, "must be out-of-order or in-order, got 'sideways'"),
+        ({"order": "sideways"}, InvalidValue, "must be 'out-of-order' or 'in-order', got 'sideways'"),
         ({"visibility_ms": -1}, InvalidValue, "visibility_ms must be between 0 and 43200000, got -1"),
         ({"visibility_ms": DAY_MS}, LimitExceeded, "visibility_ms"),
         ({"delay_ms": -1}, InvalidValue, "delay_ms"),

@@ -50,6 +50,16 @@ def test_a_slice_of_another_store_is_not_taken_from_the_cache(tmp_path: Path) ->
         assert len(open_slice(place, 0, store.version()).matcher.match(EVENT).ids) == wanted
 
 
+def test_a_store_made_anew_has_no_version_of_the_old_one(tmp_path: Path) -> None:
+    make(tmp_path, "x = 1")
+    reader = SliceReader(tmp_path)
+    number = reader.version().number
+    make(tmp_path, "x = 2")
+    assert SliceReader(tmp_path).version().number == number
+    with pytest.raises(IdentityMismatch, match="are not those read before"):
+        reader.version()
+
+
 def test_files_of_a_store_made_anew_are_not_read_as_the_old_ones(tmp_path: Path) -> None:
     make(tmp_path, "x = 1")
     reader = SliceReader(tmp_path)

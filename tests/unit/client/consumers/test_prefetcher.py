@@ -14,7 +14,8 @@ from lavant.broker.protocol.queues import (
     Acknowledged,
     ChangeVisibility,
     Delivery,
-    DescribeQueue,
+    Done,
+    EndLongPolls,
     Receipt,
     Receive,
     Received,
@@ -37,7 +38,7 @@ class Server:
         """Messages whose leases have run out."""
         self.failures: list[Refused] = []
         self.changed = asyncio.Event()
-        self.is_closed = False
+        self._ended = asyncio.Event()
         self._given = 0
 
     async def run(self, call: Call[Any]) -> Any:
@@ -56,12 +57,10 @@ class Server:
             case ChangeVisibility():
                 lost = [i for i, change in enumerate(request.changes) if change.receipt.number in self.lost]
                 return call.read(VisibilityChanged({i: Refused("NotInFlight", "lost") for i in lost}))
-            case DescribeQueue():
-                return None
+            case EndLongPolls():
+                self._ended.set()
+                return call.read(Done())
         raise AssertionError(request)
-
-    async def close(self) -> None:
-        self.is_closed = True
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -74,7 +73,7 @@ class Server:
 
     async def _received(self, request: Receive) -> Received:
         if not self.left:
-            await asyncio.sleep(3600)
+            await self._ended.wait()
         count = min(request.count, self.left)
         self.left -= count
         numbers = range(self._given + 1, self._given + count + 1)
@@ -151,8 +150,20 @@ async def test_at_the_end_what_nobody_took_is_given_back_and_what_is_settled_is_
     [back] = server.of_kind(ChangeVisibility)
     assert [(change.receipt.number, change.visibility_ms) for change in back.changes] == [(3, 0), (4, 0)]
     assert not second.is_settled, "whoever has it may still say what became of it"
-    assert server.is_closed
     assert await intake.next(10) is None
+
+
+@in_loop
+async def test_a_receive_that_waits_is_ended_and_what_it_still_brings_is_given_back() -> None:
+    server = Server(0)
+    intake = intake_of(server)
+    await server.until(lambda: bool(server.of_kind(Receive)))
+    server.left = 3  # leased before the server learned that nobody wants them
+    await intake.close()
+    assert [request.queue for request in server.of_kind(EndLongPolls)] == ["q"]
+    [back] = server.of_kind(ChangeVisibility)
+    assert [(change.receipt.number, change.visibility_ms) for change in back.changes] == [(1, 0), (2, 0), (3, 0)]
+    assert len(server.of_kind(Receive)) == 1
 
 
 @in_loop

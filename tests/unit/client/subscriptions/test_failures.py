@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.subscriptions import SubscriptionState
+from lavant.client.connection.async_connection import AsyncConnection
 from lavant.client.connection.retries import NO_RETRIES
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.operations import Caller
 from lavant.client.subscriptions.base import SubscriptionBase, SubscriptionParts
 from lavant.client.subscriptions.notification import Notification
+from lavant.client.values.queues import QueueConfig
+from lavant.client.values.subscriptions import SubscriptionState
 
 SETTINGS = ConnectionSettings.of("lavant://127.0.0.1:1", key="", ca_file=None, timeout_s=1, retries=NO_RETRIES)
-STATE = SubscriptionState(1, "s", "", "a = 1", "s", True, None, 0)
+STATE = SubscriptionState(1, "s", "", "a = 1", "s", True, None, created_s=0)
 
 
 def failed(config: QueueConfig, attempt: int) -> int:
     """For how long a notification is hidden whose handler raised."""
-    subscription = SubscriptionBase[None](SubscriptionParts(Caller(), SETTINGS, STATE, None, None, 1, None, print))
+    subscription = SubscriptionBase[None](
+        SubscriptionParts(Caller(), AsyncConnection(SETTINGS), STATE, None, None, 1, None, print)
+    )
     subscription._take_config(config)
     told: list[tuple[int | None, str]] = []
 
     def settle(retry_ms: int | None, reason: str) -> None:
         told.append((retry_ms, reason))
 
-    notification = Notification({}, id="7", time_ms=0, payload=None, attempt=attempt, settle=settle)
+    notification = Notification({}, id="7", time_s=0, payload=None, attempt=attempt, settle=settle)
     try:
         raise RuntimeError("no luck")
     except RuntimeError as error:

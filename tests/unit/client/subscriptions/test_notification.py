@@ -18,14 +18,19 @@ def read(body: bytes, told: list[int | None] | None = None) -> Notification:
 
 def test_a_publication_is_read_as_it_was_published() -> None:
     found = read(b'{"a":1,"b":"x","@id":"i","@time_ms":3,"@payload":"AP8="}')
-    assert (found.attributes, found.id, found.time_ms, found.payload) == ({"a": 1, "b": "x"}, "i", 3, b"\x00\xff")
+    assert (found.attributes, found.id, found.time_s, found.payload) == ({"a": 1, "b": "x"}, "i", 0.003, b"\x00\xff")
     assert found.attempt == 2
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[1]", b'"x"', b'{"a":', b'{"@payload": 7}', b'{"@payload": "?"}'])
 def test_a_message_that_is_no_publication_is_all_payload(body: bytes) -> None:
     found = read(body)
-    assert (found.attributes, found.id, found.time_ms, found.payload) == ({}, "7", 5, body)
+    assert (found.attributes, found.id, found.time_s, found.payload) == ({}, "7", 0.005, body)
+
+
+@pytest.mark.parametrize("time", [b'"soon"', b"null", b"[]"])
+def test_a_message_with_a_time_that_is_none_has_the_time_at_which_it_was_sent(time: bytes) -> None:
+    assert read(b'{"a":1,"@time_ms":%b}' % time).time_s == 0.005
 
 
 def test_only_what_is_said_first_counts() -> None:

@@ -119,7 +119,7 @@ def test_strings_are_encoded_once_each() -> None:
 
 def test_publications_survive_with_their_envelopes() -> None:
     sent = [
-        Publication(attributes={"a": 1, "b": "x"}, id=PublicationId("7"), time_ms=5, payload=b"\0\xff"),
+        Publication(attributes={"a": 1, "b": "x"}, id=PublicationId("7"), time_s=0.005, payload=b"\0\xff"),
         Publication(attributes={}, id=PublicationId("é" * 128)),
         Publication(attributes={"a": 2.0}, payload=b""),
     ]

@@ -27,6 +27,7 @@ KEPT_MAX = 10
 """Finished moves remembered per queue."""
 STEP_MAX = 1000
 RUNNING = "running"
+_CANCEL = "cancel it with `lavant queue redrive QUEUE --cancel`"
 
 
 class Redrives:
@@ -60,9 +61,9 @@ class Redrives:
         running = self.running()
         for state in running:
             if state.source == source.name:
-                raise MoveRunning(f"move {state.task} from queue {source.name!r} is running; wait for it or cancel it")
+                raise MoveRunning(f"move {state.task} from queue {source.name!r} is running; wait for it, or {_CANCEL}")
         if len(running) >= moves_max:
-            raise LimitExceeded(f"{len(running)} moves are running, which is the limit; wait for one or cancel it")
+            raise LimitExceeded(f"{len(running)} moves are running, which is the limit; wait for one, or {_CANCEL}")
         return source
 
     def start(self, request: StartMove, source: QueueState, now_ms: int) -> MoveState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from lavant.core.errors import InvalidValue
@@ -22,6 +23,8 @@ SHOWN = frozenset(
 )  # fmt: skip
 """Parameters that are shown; the values of all others may be secrets."""
 HIDDEN = "***"
+_ANYWHERE_CHARACTERS_MIN = 8
+_SECRET_CHARACTERS_MIN = 3
 
 
 class StorageUri(NamedTuple):
@@ -57,12 +60,11 @@ class StorageUri(NamedTuple):
         """A message that may quote the URI, or parts of it, with its secrets hidden."""
         text = text.replace(self.text, self.shown)
         secrets = [value for key, value in self._pairs() if key not in SHOWN]
-        secrets += [value.rpartition("@")[0] for key, value in self._pairs() if "@" in value]
+        users = [value.rpartition("@")[0] for _, value in self._pairs() if "@" in value]
         if self._has_secret_user():
-            secrets += [self.user, *self.user.split(":", 1)]
-        for secret in sorted({*secrets, *map(decoded, secrets)} - {""}, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return text
+            users.append(self.user)
+        secrets += [part for user in users for part in (user, *user.split(":", 1))]
+        return masked(text, {*secrets, *map(decoded, secrets)})
 
     def _pairs(self) -> list[tuple[str, str]]:
         pairs = [pair.partition("=") for pair in self.query.split("&") if pair]
@@ -92,9 +94,26 @@ def parse_uri(text: str) -> StorageUri:
     uri = StorageUri(
         found["scheme"].lower(), found["user"] or "", found["host"], encoded(path, keep="%"), found["query"] or ""
     )
+    if uri.scheme in ("s3", "gs", "gcs") and not uri.host:
+        raise InvalidValue(f"{uri.shown} names no bucket; write it as {uri.scheme}://BUCKET/PATH")
     if re.search(r"%(?![0-9A-Fa-f]{2})", uri.path):
         raise InvalidValue(f"{uri.shown}: a % in the path of a URI is written %25")
     return uri
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """A message with secrets hidden: long ones wherever they are, short ones as whole words, because they are parts of
+    other words by chance. One or two characters are no secret, and would leave holes in any sentence.
+
+    >>> masked("no bucket: key cat of category c, token=0123456789x", ["c", "cat", "0123456789"])
+    'no bucket: key *** of category c, token=***x'
+    """
+    for secret in sorted({*secrets}, key=len, reverse=True):
+        if len(secret) >= _ANYWHERE_CHARACTERS_MIN:
+            text = text.replace(secret, HIDDEN)
+        elif len(secret) >= _SECRET_CHARACTERS_MIN:
+            text = re.sub(rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])", HIDDEN, text)
+    return text
 
 
 def encoded(text: str, keep: str = "") -> str:

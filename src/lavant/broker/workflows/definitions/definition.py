@@ -8,7 +8,7 @@ same topic.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,10 @@ def letters_of(topic: str) -> str:
     return f"dead.{topic}"
 
 
+Join: TypeAlias = Literal["all", "any"]
+OnFailure: TypeAlias = Literal["fail", "continue"]
+
+
 class NextTask(msgspec.Struct, frozen=True, array_like=True):
     """An arrow to a following task."""
 
@@ -50,7 +54,7 @@ class TaskDefinition(msgspec.Struct, frozen=True, array_like=True):
     name: str
     topic: str
     next: tuple[NextTask, ...] = ()
-    join: Literal["all", "any"] = "all"
+    join: Join = "all"
     """Of several incoming arrows, all must have been taken, or any. The task starts when all are decided."""
     attempts: int = 3
     timeout_ms: int = 5 * MINUTE_MS
@@ -58,7 +62,7 @@ class TaskDefinition(msgspec.Struct, frozen=True, array_like=True):
     backoff_ms: int = SECOND_MS
     """Between the first attempt and the second; doubled for each further one."""
     backoff_ms_max: int = MINUTE_MS
-    on_failure: Literal["fail", "continue"] = "fail"
+    on_failure: OnFailure = "fail"
     """After the last failed attempt, the job fails, or continues as if the task had an empty result."""
 
     def backoff_after_ms(self, attempt: int) -> int:

@@ -16,13 +16,21 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from lavant.broker.workflows.definitions.definition import JobDefinition, NextTask, TaskDefinition, Workflows
+from lavant.broker.workflows.definitions.definition import (
+    JobDefinition,
+    Join,
+    NextTask,
+    OnFailure,
+    TaskDefinition,
+    Workflows,
+)
 from lavant.broker.workflows.definitions.validation import check
 from lavant.core.errors import InvalidValue, LimitExceeded
+from lavant.core.validation.choices import with_choices
 
 FILE_CHARACTERS_MAX = 4 << 20
 
@@ -39,12 +47,12 @@ class _Task(msgspec.Struct, forbid_unknown_fields=True):
 
     topic: str
     next: str | list[str | _Next] = []
-    join: Literal["all", "any"] | msgspec.UnsetType = msgspec.UNSET
+    join: Join | msgspec.UnsetType = msgspec.UNSET
     attempts: int | msgspec.UnsetType = msgspec.UNSET
     timeout_ms: int | msgspec.UnsetType = msgspec.UNSET
     backoff_ms: int | msgspec.UnsetType = msgspec.UNSET
     backoff_ms_max: int | msgspec.UnsetType = msgspec.UNSET
-    on_failure: Literal["fail", "continue"] | msgspec.UnsetType = msgspec.UNSET
+    on_failure: OnFailure | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Job(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,4 +117,4 @@ def _convert(value: object, kind: type[_T], what: str) -> _T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InvalidValue(f"{what} cannot be read: {error}") from None
+        raise InvalidValue(f"{what} cannot be read: {with_choices(error, kind)}") from None

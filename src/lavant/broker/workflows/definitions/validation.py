@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import get_args
 
 from lavant.broker.filters import Filter, intersects
 from lavant.broker.queues.validation import check_range
@@ -23,19 +24,22 @@ from lavant.broker.workflows.definitions.definition import (
     TASKS_MAX,
     TOPICS_MAX,
     JobDefinition,
+    Join,
+    OnFailure,
     TaskDefinition,
     Workflows,
 )
 from lavant.core.errors import FilterSyntaxError, InvalidValue, LimitExceeded
+from lavant.core.validation.choices import check_choice
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_RANGES = {
+TASK_RANGES = {
     "attempts": (1, ATTEMPTS_MAX),
     "timeout_ms": (1, TASK_TIMEOUT_MS_MAX),
     "backoff_ms": (0, BACKOFF_MS_MAX),
     "backoff_ms_max": (0, BACKOFF_MS_MAX),
 }
-_CHOICES = {"join": ("all", "any"), "on_failure": ("fail", "continue")}
+_CHOICES = {"join": get_args(Join), "on_failure": get_args(OnFailure)}
 
 Needs = dict[str, tuple[str, ...]]
 """By task: the conditions that its result must meet."""
@@ -95,11 +99,10 @@ def _check_task(task: TaskDefinition, where: str, topics: set[str], names: dict[
     here = f"task {task.name!r} of {where}"
     if task.topic not in topics:
         raise InvalidValue(f"{here} goes to topic {task.topic!r}, but there are only {_listed(topics)}")
-    for field, (lowest, highest) in _RANGES.items():
+    for field, (lowest, highest) in TASK_RANGES.items():
         check_range(f"{field} of {here}", getattr(task, field), lowest, highest)
     for field, choices in _CHOICES.items():
-        if getattr(task, field) not in choices:
-            raise InvalidValue(f"{field} of {here} must be {_listed(choices)}, got {getattr(task, field)!r}")
+        check_choice(f"{field} of {here}", getattr(task, field), choices)
     for arrow in task.next:
         if arrow.task not in names:
             raise InvalidValue(f"{here} is followed by {arrow.task!r}, but there are only {_listed(names)}")

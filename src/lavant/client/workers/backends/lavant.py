@@ -11,7 +11,7 @@ from lavant.client.connection.calls import Call
 from lavant.client.connection.retries import Retries
 from lavant.client.connection.settings import ConnectionSettings
 from lavant.client.workers.backend import LEASE_S, POLL_S
-from lavant.client.workers.task import Task
+from lavant.client.workers.task import Task, task_of
 
 PATIENCE = Retries(within_s=math.inf)
 """A worker waits for its server, however long that takes."""
@@ -37,17 +37,7 @@ class LavantBackend:
         if not leased.tasks:
             return None
         [given] = leased.tasks
-        return Task(
-            job=given.job,
-            job_type=given.job_type,
-            name=given.task,
-            topic=topic,
-            attempt=given.attempt,
-            input=given.input,
-            results=given.results,
-            timeout_s=given.timeout_ms / SECOND_MS,
-            trace=given.trace,
-        )
+        return task_of(given, topic)
 
     async def complete(self, task: Task, result: Result) -> None:
         await self._report(CompleteTask(task.job, task.name, task.attempt, result))

@@ -38,7 +38,7 @@ from lavant.client.connection.errors import error_of
 from lavant.client.connection.retries import Retries
 from lavant.client.workers.backend import LEASE_S, POLL_S
 from lavant.client.workers.backends.rabbitmq_channel import RabbitMQChannel
-from lavant.client.workers.task import Task
+from lavant.client.workers.task import Task, task_of
 from lavant.core.errors import ConnectionLost, InvalidValue, LavantError
 
 if TYPE_CHECKING:
@@ -146,17 +146,7 @@ class RabbitMQBackend:
         if not is_answered and not self._is_first(self._held[key]):
             self._put_back(relayed.topic, self._held.pop(key))
             return None
-        return Task(
-            job=given.job,
-            job_type=given.job_type,
-            name=given.task,
-            topic=relayed.topic,
-            attempt=given.attempt,
-            input=given.input,
-            results=given.results,
-            timeout_s=given.timeout_ms / SECOND_MS,
-            trace=given.trace,
-        )
+        return task_of(given, relayed.topic)
 
     # ── reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -27,6 +27,18 @@ def test_what_a_uri_hides_appears_in_no_message_whole_or_in_part() -> None:
     assert uri.text == SECRET
 
 
+def test_short_secrets_leave_other_words_whole() -> None:
+    uri = parse_uri("s3://k:s@bucket/x?endpoint_override=tmp:pass@host")
+    assert uri.without_secrets(f"{uri.text}: skips kinks") == f"{uri.shown}: skips kinks"
+    assert uri.without_secrets("compass, tmpfile; user=tmp, password 'pass'") == (
+        "compass, tmpfile; user=***, password '***'"
+    )
+    assert uri.without_secrets("for tmp:pass@host") == "for ***@host"
+    assert parse_uri("s3://key:secret@bucket/x").without_secrets("monkey, key and secrets: secret") == (
+        "monkey, *** and secrets: ***"
+    )
+
+
 @given(name=st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1))
 def test_any_text_survives_in_a_path(name: str) -> None:
     assert decoded(encoded(name)) == name
@@ -52,7 +64,7 @@ def test_a_uri_is_taken_apart(text: str, path: str, host: str) -> None:
     assert parse_uri(uri.text) == uri
 
 
-@pytest.mark.parametrize("text", ["gs:/bucket", "s3:bucket", "s3://bucket/100%", "s3://bucket/%zz"])
+@pytest.mark.parametrize("text", ["gs:/bucket", "s3:bucket", "s3://", "gs:///x", "s3://bucket/100%", "s3://bucket/%zz"])
 def test_what_is_no_uri_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue):
         parse_uri(text)

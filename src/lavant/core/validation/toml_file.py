@@ -133,7 +133,8 @@ class TomlFile:
             others = "".join(f"; it has {', '.join(names)}" for names in [_fields(kind, path)] if names)
             self.refuse(f"{self._spoken(path)} has no field {field[1]!r}{others}", *path, field[1])
         if field := re.search(r"missing required field `(.+)`", said):
-            self.refuse(f"{self._spoken(path)} needs a {field[1]}", *path)
+            wanted = f"table [{field[1]}]" if _fields(kind, (*path, field[1])) else field[1]
+            self.refuse(f"{self._spoken(path)} needs a {wanted}", *path)
         value = self._value(path)
         known = choices.get(str(path[-1]) if path else "")
         wanted = f"expected {known}" if known else _plain(said)

@@ -1,0 +1,31 @@
+"""Settings of a connection: certificates, and errors that say what to do."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from lavant.client.connection.settings import nobody_answers, tls_context
+from lavant.core.errors import InvalidValue
+
+
+def test_authorities_of_the_environment_are_for_servers_with_tls_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAVANT_CA_FILE", "missing.pem")
+    assert tls_context("lavant://h:1", Path("missing.pem"), is_secure=False) is None
+    with pytest.raises(InvalidValue, match="a ca_file is for lavants://"):
+        tls_context("lavant://h:1", "another.pem", is_secure=False)
+    with pytest.raises(InvalidValue, match=r"missing\.pem cannot be read"):
+        tls_context("lavants://h:1", "missing.pem", is_secure=True)
+
+
+def test_a_failed_connection_says_what_to_do() -> None:
+    refused = ConnectionRefusedError(111, "Connection refused")
+    assert "`lavant serve --data DIR --port 99`" in str(nobody_answers("lavant://h:99", 99, refused))
+    plain = ssl.SSLError(1, "WRONG_VERSION_NUMBER")
+    plain.reason = "WRONG_VERSION_NUMBER"
+    distrusted = ssl.SSLCertVerificationError("self-signed")
+    distrusted.verify_message = "self-signed certificate"
+    assert "--ca-file, or LAVANT_CA_FILE" in str(nobody_answers("https://h:99", 99, distrusted))
+    assert "use lavant:// if" in str(nobody_answers("https://h:99", 99, plain))
