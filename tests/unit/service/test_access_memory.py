@@ -14,7 +14,7 @@ from lavant.broker.queues.accounting.quotas import QueueLimits
 from lavant.broker.subscriptions.log_offsets import FORGOTTEN, LogOffset
 from lavant.service.engines.interface import Retired
 from lavant.service.engines.local import LocalEngine
-from lavant.service.runtime.ingest import NOTHING
+from lavant.service.runtime.ingest.ingest import NOTHING
 
 
 class RetiringEngine(LocalEngine):

@@ -8,7 +8,7 @@ from tests.unit.service.runtime.hall import Hall
 from tests.unit.service.wiring import in_loop
 
 from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe
-from lavant.service.runtime import ingest as access
+from lavant.service.runtime.ingest import ingest as access
 
 
 @in_loop

@@ -46,7 +46,7 @@ class FakeStore:
         self.position = 0
         self.is_full = self.is_exhausted = False
         self.staged_bytes = 0
-        self.is_hurried = self.is_closed = False
+        self.is_hurried = self.is_at_once = self.is_closed = False
 
     def start(self, *, on_committed: Callable[[int], None], on_failed: Callable[[StorageFailed], None]) -> None:
         self.on_committed, self.on_failed = on_committed, on_failed
@@ -57,7 +57,7 @@ class FakeStore:
         return self.position
 
     def hurry(self, *, at_once: bool = False) -> None:
-        self.is_hurried = True
+        self.is_hurried, self.is_at_once = True, at_once
 
     def commit(self) -> None:
         self.staged_bytes = 0

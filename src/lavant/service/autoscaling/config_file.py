@@ -27,6 +27,7 @@ from lavant.control.allocation import (
     Target,
 )
 from lavant.core.errors import InvalidValue
+from lavant.core.validation.choices import with_choices
 from lavant.models.network import ModelJobType, ModelTask, Network, Topic
 from lavant.service.autoscaling.monitor import MonitorConfig
 
@@ -161,7 +162,7 @@ class ResourcesFile:
         except OSError as error:
             raise InvalidValue(f"cannot read {self._path}: {error.strerror}") from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-            raise InvalidValue(f"{self._path}: {error}") from None
+            raise InvalidValue(f"{self._path}: {with_choices(error, _File)}") from None
 
     def _workflows(self) -> Workflows:
         given = self._file.workflow

@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 
 from lavant.core.errors import UNDECODABLE
+from lavant.core.validation.choices import with_choices
 from lavant.service.http.errors import ApiError, bad_request
 from lavant.service.runtime.limits import ServiceLimits
 
@@ -90,7 +91,7 @@ def decode(body: bytes, kind: Any) -> Any:
         try:
             return msgspec.convert(_without_nulls(msgspec.json.decode(body)), kind, str_keys=True)
         except (*UNDECODABLE, msgspec.ValidationError):
-            raise bad_request(f"the body is invalid: {error}; /openapi.json describes it") from None
+            raise bad_request(f"the body is invalid: {with_choices(error, kind)}; /openapi.json describes it") from None
 
 
 _NULL_IS_A_VALUE = frozenset({"input"})

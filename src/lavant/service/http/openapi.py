@@ -17,6 +17,31 @@ from lavant.service.http.routes.operations import OPERATIONS
 OPENAPI_VERSION = "3.1.0"
 _REFERENCE = "#/components/schemas/{name}"
 
+_TEXT_ROUTES = {
+    "/openapi.json": ("This document", "Needs no key.", "application/json", {}),
+    "/backup": (
+        "Back up: everything that was confirmed before the request, as a tar archive",
+        "Needs the scope admin, and a key without a namespace.",
+        "application/x-tar",
+        {
+            401: "no key, or an unknown one",
+            403: "the key lacks the scope, or has a namespace",
+            409: "the server keeps everything in memory only",
+            429: "too many backups are being taken; see Retry-After",
+            503: "the server starts or stops; see Retry-After",
+        },
+    ),
+    "/metrics": (
+        "Metrics, in the format OpenMetrics",
+        "May need the metrics key, or have a port of its own.",
+        "application/openmetrics-text",
+        {401: "no key, or another one"},
+    ),
+    "/healthz": ("Whether the server works", "Needs no key.", "text/plain", {503: "it should be restarted"}),
+    "/readyz": ("Whether the server takes requests", "Needs no key.", "text/plain", {503: "why not"}),
+}
+"""Routes for operators and their programs, whose answers are no objects: summary, key, content type and failures."""
+
 SchemaOf: TypeAlias = Callable[[Any], dict[str, Any]]
 
 
@@ -26,6 +51,7 @@ def openapi(operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, schema_of)
+    paths |= {path: {"get": _text_route(path, *described)} for path, described in _TEXT_ROUTES.items()}
     return {
         "openapi": OPENAPI_VERSION,
         "info": {
@@ -82,6 +108,18 @@ def _described(operation: Operation, schema_of: SchemaOf) -> dict[str, Any]:
     return described
 
 
+def _text_route(path: str, summary: str, needs: str, content_type: str, failures: dict[int, str]) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "description": needs,
+        "operationId": "get_" + path.strip("/").replace(".", "_"),
+        "responses": {
+            "200": {"description": "as asked", "content": {content_type: {}}},
+            **{str(status): {"description": why} for status, why in failures.items()},
+        },
+    }
+
+
 def _usual(operation: Operation) -> Iterator[OperationOutcome]:
     """The outcomes that operations have in common; one that declares the status itself says it better."""
     if operation.path.startswith("/subscriptions/{name}"):
@@ -127,5 +165,8 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "in": parameter.where,
         "description": parameter.help,
         "required": parameter.is_required,
-        "schema": {"type": "integer" if parameter.kind is int else "string"},
+        "schema": {
+            "type": "integer" if parameter.kind is int else "string",
+            **({"enum": list(parameter.choices)} if parameter.choices else {}),
+        },
     }

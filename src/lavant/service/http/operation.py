@@ -24,6 +24,8 @@ class Parameter(msgspec.Struct, frozen=True):
     help: str
     kind: type = str
     is_required: bool = False
+    choices: tuple[str, ...] = ()
+    """The values that are allowed, if there are a few."""
 
 
 class Body(msgspec.Struct, frozen=True):

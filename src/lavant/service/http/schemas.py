@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Refused
 
 
 class _In(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,6 +26,11 @@ class RefusedEntry(_Out, frozen=True):
     index: int
     code: str
     reason: str
+
+
+def refused_entries(refused: Mapping[int, Refused]) -> list[RefusedEntry]:
+    """Those of a batch, by their places."""
+    return [RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()]
 
 
 # ── publishing ────────────────────────────────────────────────────────────────────────────────────────────────────────

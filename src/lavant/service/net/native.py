@@ -20,9 +20,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from lavant.broker.machine.effects import Reply
+from lavant.broker.machine.long_polls import nothing_instead
 from lavant.broker.protocol.commands import Answer, Request
-from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, decode_hello, decode_request
-from lavant.broker.protocol.queues import Done, Refused
+from lavant.broker.protocol.frames import FAULT_NUMBER, GREETING_NUMBER, NO_REQUEST, decode_hello, decode_request
+from lavant.broker.protocol.jobs import TasksLeased
+from lavant.broker.protocol.queues import Done, Received
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import UNDECODABLE, AccessDenied, InvalidValue, LavantError, NotReady, QuotaExceeded
 from lavant.core.frames import Frames, append_frame, frame
@@ -130,7 +132,10 @@ class NativeProtocol(asyncio.Protocol):
             self._service.undelivered(reply)
             return
         answer = reply.answer
-        if reply.queue:
+        if reply.queue and self._is_behind():  # it asks again when it has read the others
+            self._service.undelivered(reply)
+            answer = nothing_instead(cast(Received | TasksLeased, answer))
+        elif reply.queue:
             self._leases.append(reply)
         if not self._buffer:
             self._service.has_answers(self)
@@ -213,7 +218,7 @@ class NativeProtocol(asyncio.Protocol):
         has_more = False
         try:
             has_more = not self._is_closed and self._take_until(until_s)
-        except (LavantError, *UNDECODABLE) as error:
+        except LavantError as error:
             self._hang_up(error, FAULT_NUMBER)
         self._is_entered = has_more
         self._service.had_turn(self._namespace)
@@ -230,10 +235,15 @@ class NativeProtocol(asyncio.Protocol):
         clock = self._clock
         for number, content in self._backlog:
             self._outstanding += 1
-            if self._principal is None:
-                self._service.request(self, number, decode_request(content), content)
+            try:
+                request = decode_request(content)
+            except UNDECODABLE as error:
+                self.reply(Reply(self, number, refusal(_no_request(error))))
             else:
-                self._request_as(self._principal, number, content)
+                if self._principal is None:
+                    self._service.request(self, number, request, content)
+                else:
+                    self._request_as(self._principal, number, request, content)
             if self._outstanding > self._limits.outstanding_max:
                 self._check_outstanding()
             if self._pauses:
@@ -243,8 +253,7 @@ class NativeProtocol(asyncio.Protocol):
         self._backlog = None
         return False
 
-    def _request_as(self, principal: Principal, number: int, content: bytes) -> None:
-        request = decode_request(content)
+    def _request_as(self, principal: Principal, number: int, request: Request, content: bytes) -> None:
         audit = self._service.audit
         try:
             placed = authorize(principal, request, time.monotonic())
@@ -281,8 +290,10 @@ class NativeProtocol(asyncio.Protocol):
                 self._backlog = None
             else:
                 self._let_in(*first)
-        except (LavantError, *UNDECODABLE) as error:
+        except LavantError as error:
             self._hang_up(error, FAULT_NUMBER)
+        except UNDECODABLE as error:
+            self._hang_up(_no_request(error), FAULT_NUMBER)
         return self._is_greeted
 
     def _let_in(self, number: int, content: bytes) -> None:
@@ -314,13 +325,11 @@ class NativeProtocol(asyncio.Protocol):
         else:
             self.resume(ReadPause.OUTSTANDING)
 
-    def _hang_up(self, error: Exception, number: int) -> None:
+    def _hang_up(self, error: LavantError, number: int) -> None:
         """Send the reason and close."""
-        code = type(error).__name__ if isinstance(error, LavantError) else InvalidValue.__name__
-        reason = str(error) if isinstance(error, LavantError) else f"a frame holds no request: {error}"
         if self._buffer:  # its answers are sent, with their leases
             self._leases.clear()
-        self._transport.write(self._buffer + frame(number, Refused(code, reason)))
+        self._transport.write(self._buffer + frame(number, refusal(error)))
         self.close()
 
     def _leave(self) -> None:
@@ -331,6 +340,12 @@ class NativeProtocol(asyncio.Protocol):
             self._service.closed(self)
             for reply in self._leases:
                 self._service.undelivered(reply)
+
+    def _is_behind(self) -> bool:
+        """Whether the client has so many answers to read that more messages might disconnect it. They would be leased
+        to nobody then. Many of its long polls may be served at once."""
+        unread_bytes = self._transport.get_write_buffer_size() + len(self._buffer)
+        return unread_bytes > self._limits.unread_bytes_max // 2
 
     def _check_unread(self) -> None:
         unread_bytes = self._transport.get_write_buffer_size()
@@ -348,3 +363,7 @@ class NativeProtocol(asyncio.Protocol):
         """Disconnect at once."""
         self._leave()
         self._transport.abort()
+
+
+def _no_request(error: Exception) -> InvalidValue:
+    return InvalidValue(f"{NO_REQUEST}: {error}")

@@ -215,19 +215,21 @@ class ServerPort:
 
         When this returns, no request is in progress for a principal that was removed or has other rights.
         """
-        for file in self._files:
-            if file is not None:
-                self._reload_one(file)
+        are_read = [self._reload_one(file) for file in self._files if file is not None]
+        if all(are_read):
+            _logger.info("SIGHUP: files of keys, credentials and certificates were read again")
         if self._service.audit is not None:
             self._service.audit.file.reopen()
         for connection in list(self._service.connections):
             connection.keys_changed()
 
-    def _reload_one(self, file: KeyRing | CredentialRing | Tls) -> None:
+    def _reload_one(self, file: KeyRing | CredentialRing | Tls) -> bool:
         try:
             file.read()
         except LavantError as error:
-            _logger.warning("%s; its previous contents stay in force", error)
+            _logger.warning("SIGHUP: %s; its previous contents stay in force", error)
+            return False
+        return True
 
 
 def _may_see_metrics(metrics_key: str, keys: KeyRing, secret: str) -> bool:

@@ -167,6 +167,12 @@ class Metrics:
                 service.waiting_total,
             ),
             _one("lavant_access_waiting", "gauge", "Publications that wait to be matched.", service.ingest.waiting),
+            _one(
+                "lavant_kernels_loaded",
+                "gauge",
+                "1 if publications are matched by indexes, 0 while a scan stands in.",
+                int(not service.ingest.kernels.are_missing),
+            ),
             _one("lavant_idempotency_keys", "gauge", "Remembered idempotency keys.", len(service.ingest.keys)),
             _one(
                 "lavant_idempotency_keys_evicted",

@@ -36,7 +36,7 @@ from lavant.service.net.connections import ClientGone, RequestConnection
 from lavant.service.observability.request_spans import traced
 from lavant.service.observability.telemetry.events import TelemetryEvents
 from lavant.service.runtime.clock import ServerClock
-from lavant.service.runtime.ingest import REQUESTS, Ingest
+from lavant.service.runtime.ingest.ingest import REQUESTS, Ingest
 from lavant.service.runtime.limits import LIMITS, ServiceLimits
 from lavant.service.runtime.turns import StagedShares, Turns
 from lavant.service.storage.stores import RecordStore
@@ -176,7 +176,9 @@ class BrokerRuntime:
         self._shares = StagedShares(limits.staged_bytes_fair)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self.ingest = Ingest(server, engine, clock, limits=limits, perform=self.perform, on_failed=self.fail)
+        self.ingest = Ingest(
+            server, engine, clock, limits=limits, perform=self.perform, commit=self._commit, on_failed=self.fail
+        )
         self.ingest.on_worked = self._worked
         self._has_begun = False
         store.start(on_committed=self._committed, on_failed=self.fail)
@@ -387,6 +389,11 @@ class BrokerRuntime:
             for connection in self.connections:
                 connection.pause_for_disk()
         self._set_timer()
+
+    def _commit(self) -> None:
+        """Commit what a client waits for, before anything else is processed."""
+        if self._server.is_commit_awaited and not self._has_failed:
+            self._store.hurry(at_once=True)
 
     def _committed(self, position: int) -> None:
         try:

@@ -252,7 +252,7 @@ def report(start: StartTime) -> str:
     """
     ahead_ms = start.ahead_ms
     if abs(ahead_ms) <= APART_MS_MAX and not (
-        start.verdict is ClockVerdict.ACCEPTED and start.claimed_ms > APART_MS_MAX
+        start.verdict is ClockVerdict.ACCEPTED and start.passed_ms > APART_MS_MAX
     ):
         return ""
     found = f"the clock says {format_time(start.wall_ms)} and the last recorded time is {format_time(start.last_ms)}"
@@ -277,7 +277,7 @@ def report(start: StartTime) -> str:
             f"expires by the clock's. {accept}"
         )
     if start.verdict is ClockVerdict.ACCEPTED:
-        return f"{found}; the clock is accepted, and {format_duration(start.claimed_ms)} count as passed"
+        return f"{found}; the clock is accepted, and {format_duration(start.passed_ms)} count as passed"
     return f"{found}; the server's time goes on from {time} and stays {by} behind the clock. {accept}"
 
 

@@ -45,7 +45,7 @@ from lavant.service.observability.request_spans import job_ended
 from lavant.service.observability.telemetry import Telemetry, TelemetryFiles
 from lavant.service.runtime.broker_runtime import BrokerRuntime
 from lavant.service.runtime.clock import TimeKeeper
-from lavant.service.runtime.ingest import Ingest
+from lavant.service.runtime.ingest.ingest import Ingest
 from lavant.service.runtime.kernels import ENCRYPTED, MODELS, PLAIN, compile_kernels, load_kernels
 from lavant.service.runtime.memory import format_bytes, memory_limit
 from lavant.service.runtime.readiness import Readiness
@@ -168,14 +168,11 @@ async def _begin(
 ) -> None:
     """Everything between listening and serving."""
     kernels = [PLAIN, ENCRYPTED] if components.resources is None else [PLAIN, ENCRYPTED, MODELS]
-    readiness.starts_with("loading kernels")
-    is_complete = await load_kernels(kernels)
-    if not is_complete and components.resources is None and links is None and service.ingest.can_scan:
-        compiling = _compile_in_background(kernels, service.ingest, readiness)
-        await service.ingest.scan_until(asyncio.ensure_future(compiling))
+    if components.resources is None and links is None and service.ingest.can_scan:
+        kernels_there = _kernels_in_background(kernels, service.ingest, readiness)
+        await service.ingest.scan_until(asyncio.ensure_future(kernels_there))
     else:
-        if not is_complete:
-            await _compile_first(kernels, readiness, on_progress)
+        await _kernels_first(kernels, readiness, on_progress)
         readiness.starts_with("reading subscriptions")
         await service.ingest.load()
     service.begin()
@@ -268,6 +265,7 @@ def _service(
 
     def fail(error: Exception) -> None:
         if not stopped.done():
+            _logger.error("the server stops: %s", error)
             stopped.set_exception(error)
 
     engine = engine_of(settings.spark, settings.data, broker.subscriptions.log_offsets, store.identity)
@@ -358,24 +356,24 @@ def _telemetry(settings: ServeSettings, broker: BrokerState) -> Telemetry:
     return Telemetry(broker.queues, files)
 
 
-async def _compile_first(
+async def _kernels_first(
     kernels: Sequence[str], readiness: Readiness, on_progress: Callable[[WarmupProgress], None]
 ) -> None:
-    """Compile kernels before the server is ready, and report progress in `/readyz`."""
+    """Load kernels before the server is ready. If they must be compiled, report progress in `/readyz`."""
 
     def tell(progress: WarmupProgress) -> None:
         readiness.starts_with(str(progress))
         on_progress(progress)
 
-    await compile_kernels(kernels, tell)
+    readiness.starts_with("loading kernels")
+    if not await load_kernels(kernels):
+        await compile_kernels(kernels, tell)
 
 
-async def _compile_in_background(kernels: Sequence[str], ingest: Ingest, readiness: Readiness) -> None:
-    """Compile kernels while the server serves, and report progress in the log. While something waits for them, the
-    server counts as starting."""
-    told_s, problem, doing, is_awaited = -math.inf, cache_state().problem, "compiling kernels", False
-    if problem is not None:
-        _logger.warning("kernels are compiled again at each start: %s", problem)
+async def _kernels_in_background(kernels: Sequence[str], ingest: Ingest, readiness: Readiness) -> None:
+    """Load kernels while the server serves. If they must be compiled, report progress in the log; while something waits
+    for that, the server counts as starting."""
+    told_s, doing, is_awaited = -math.inf, "", False
 
     def tell(progress: WarmupProgress) -> None:
         nonlocal told_s, doing
@@ -389,9 +387,15 @@ async def _compile_in_background(kernels: Sequence[str], ingest: Ingest, readine
     def awaited(now: bool) -> None:
         nonlocal is_awaited
         is_awaited = now
-        readiness.starts_with(doing) if now else readiness.begin()
+        if doing:
+            readiness.starts_with(doing) if now else readiness.begin()
 
     ingest.kernels.on_awaited = awaited
+    if await load_kernels(kernels):
+        return
+    problem = cache_state().problem
+    if problem is not None:
+        _logger.warning("kernels are compiled again at each start: %s", problem)
     await compile_kernels(kernels, tell)
     _logger.info("kernels are compiled: publications are matched by indexes from now on")
 

@@ -126,8 +126,17 @@ class Turns:
 
     def enter(self, namespace: str, work: Work) -> None:
         """Schedule work: it gets its turn now or later."""
-        self._queue.add(namespace, work)
-        self._go_on()
+        if self._queue or self._is_working or self._left_s <= 0 or self._queue.is_held(namespace):
+            self._queue.add(namespace, work)
+            self._go_on()
+            return
+        self._is_working = True  # nobody else waits: the usual case
+        try:
+            self._turn(namespace, work)
+        finally:
+            self._is_working = False
+        if self._queue:
+            self._go_on()
 
     async def wait(self, namespace: str) -> None:
         """Return in a turn of this namespace."""
@@ -161,16 +170,17 @@ class Turns:
             self._is_working = False
 
     def _work(self) -> None:
-        queue, clock = self._queue, self.clock
-        while self._left_s > 0 and (turn := queue.next()) is not None:
-            namespace, work = turn
-            started_s = clock()
-            has_more = work.take(started_s + QUANTUM_S)
-            cost_s = max(clock() - started_s, work.cost_s)
-            if has_more:
-                queue.add(namespace, work)
-            queue.charge(namespace, cost_s)
-            self._spend(cost_s)
+        while self._left_s > 0 and (turn := self._queue.next()) is not None:
+            self._turn(*turn)
+
+    def _turn(self, namespace: str, work: Work) -> None:
+        started_s = self.clock()
+        has_more = work.take(started_s + QUANTUM_S)
+        cost_s = max(self.clock() - started_s, work.cost_s)
+        if has_more:
+            self._queue.add(namespace, work)
+        self._queue.charge(namespace, cost_s)
+        self._spend(cost_s)
 
     def _spend(self, seconds: float) -> None:
         self._left_s -= seconds

@@ -25,16 +25,24 @@ _NO_DIRECTORY = (errno.EEXIST, errno.ENOTDIR)
 
 @contextmanager
 def explained(directory: Path | None) -> Iterator[None]:
-    """While a data directory is opened, turns errors of the system into Lavant's own, with a remedy."""
+    """While a data directory is opened: errors of its disk, and of damage, have a remedy."""
     if directory is None:
         yield
         return
     try:
-        yield
+        with disk_errors_explained(directory):
+            yield
     except NewerFormat:
         raise
     except (CorruptJournal, CorruptSnapshot) as error:
         raise type(error)(f"{error}. `lavant check {directory}` says more, and can save the intact part") from error
+
+
+@contextmanager
+def disk_errors_explained(directory: Path) -> Iterator[None]:
+    """While a data directory is read or written, turns errors of the system into Lavant's own, with a remedy."""
+    try:
+        yield
     except OSError as error:
         path = directory if error.filename is None else error.filename
         if error.errno in _FULL:

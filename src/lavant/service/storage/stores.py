@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -29,6 +31,8 @@ OnFailed: TypeAlias = Callable[[StorageFailed], None]
 _logger = logging.getLogger(__name__)
 
 
+SLOW_S, SLOW_AGAIN_S = 1.0, 60.0
+"""A commit that takes longer is logged, at most once in so many seconds."""
 COMMIT_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
@@ -105,6 +109,7 @@ class JournalStore:
         self._compact = compact
         self._on_closed = on_closed
         self._has_failed = False
+        self._slow_logged_s = -math.inf
         self._commit: GroupCommit | None = None
         self._housekeeper: Housekeeper | None = None
 
@@ -140,7 +145,7 @@ class JournalStore:
             on_committed=on_committed,
             on_failed=fail,
             on_rolled=check,
-            on_timed=self.commit_times.add,
+            on_timed=self._timed,
         )
         housekeeper = Housekeeper(self.journal, self._disk, self._compact, on_room=commit.go_on, on_failed=fail)
         self._commit, self._housekeeper = commit, housekeeper
@@ -170,6 +175,12 @@ class JournalStore:
             if not self._has_failed:  # otherwise the state of the files is unknown
                 await asyncio.get_running_loop().run_in_executor(None, self._mark_end)
         self._on_closed()
+
+    def _timed(self, duration_s: float) -> None:
+        self.commit_times.add(duration_s)
+        if duration_s > SLOW_S and time.monotonic() - self._slow_logged_s > SLOW_AGAIN_S:
+            self._slow_logged_s = time.monotonic()
+            _logger.warning("the disk is slow: a commit to the journal took %.1f s, and clients waited", duration_s)
 
     def _mark_end(self) -> None:
         with suppress(StorageFull, OSError):  # without the mark, the next start scans for the end as after a crash

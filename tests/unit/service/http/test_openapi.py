@@ -16,6 +16,7 @@ from lavant.service.http.openapi import openapi
 from lavant.service.http.operation import Operation
 from lavant.service.http.routes.operations import OPERATIONS
 from lavant.service.http.schemas import QueueSettings
+from lavant.service.net.http_dispatch import OPERATIONS_PATHS
 
 DOCUMENT = openapi()
 
@@ -46,7 +47,7 @@ def test_every_operation_is_in_it_with_its_parameters(operation: Operation) -> N
 
 def test_names_of_operations_are_unique() -> None:
     names = [each["operationId"] for operations in DOCUMENT["paths"].values() for each in operations.values()]
-    assert len(names) == len(set(names)) == len(OPERATIONS)
+    assert len(names) == len(set(names)) == len(OPERATIONS) + len(OPERATIONS_PATHS) + len({"/openapi.json", "/backup"})
 
 
 @pytest.mark.parametrize("content", examples())
@@ -74,6 +75,12 @@ def test_settings_of_a_queue_have_the_declared_text_and_range(attribute: QueueAt
 
 def test_the_page_names_every_route() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "http.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(GET|PUT|PATCH|POST|DELETE) (/[\w/]*)[?`]", page))
-    wanted = {(each.method, re.sub(r"\{(\w+)\}", lambda found: found[1].upper(), each.path)) for each in OPERATIONS}
-    assert sorted(wanted - named) == []
+    named = set(re.findall(r"`(GET|PUT|PATCH|POST|DELETE) (/[\w/.]*)[?`]", page))
+    named |= {("GET", path) for path in re.findall(r"`(/(?:metrics|healthz|readyz))`", page)}
+    described = {
+        (method.upper(), re.sub(r"\{(\w+)\}", lambda found: found[1].upper(), path))
+        for path, operations in DOCUMENT["paths"].items()
+        for method in operations
+    }
+    assert sorted(described - named) == []
+    assert sorted(named - described) == []

@@ -44,6 +44,7 @@ async def test_figures_of_queues_and_server_are_there() -> None:
         "lavant_stored_bytes 8",
         "lavant_journal_records_total 1",
         "lavant_storage_full 0",
+        "lavant_kernels_loaded 1",
     ):
         assert line in lines
 

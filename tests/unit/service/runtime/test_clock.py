@@ -122,6 +122,20 @@ def test_after_a_reboot_a_long_time_is_not_believed_of_a_clock_that_nobody_keeps
     assert machine.start(stopped_ms, tmp_path, is_accepted=True).clock.now_ms() == stopped_ms + claimed_ms
 
 
+def test_time_that_is_accepted_after_a_start_that_did_not_believe_it_is_told(
+    machine: Machine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mark of that start has the clock's new time already."""
+    machine.stop(machine.start(0, tmp_path), tmp_path)
+    machine.wall_ms += 5 * DAY_MS
+    stopped_ms = machine.stop(machine.start(NOON_MS, tmp_path), tmp_path)
+    assert stopped_ms == NOON_MS
+    caplog.clear()
+    assert machine.start(stopped_ms, tmp_path, is_accepted=True).clock.now_ms() == NOON_MS + 5 * DAY_MS
+    [said] = caplog.messages
+    assert "the clock is accepted, and 5 days, 0:00:00 count as passed" in said
+
+
 def test_after_a_reboot_a_weekend_is_believed_of_a_clock_that_is_kept_right(machine: Machine, tmp_path: Path) -> None:
     machine.is_synchronised = True
     stopped_ms = machine.stop(machine.start(0, tmp_path), tmp_path)

@@ -21,6 +21,7 @@ from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttri
 from lavant.broker.protocol.queue_config import RECEIVES_MAX, SECOND_MS, QueueConfig
 from lavant.broker.protocol.queues import Described
 from lavant.core.errors import UNDECODABLE
+from lavant.core.validation.choices import with_choices
 from lavant.service.aws.sqs import limits
 from lavant.service.aws.sqs.errors import SqsError, bad_value
 from lavant.service.aws.sqs.names import queue_of_arn
@@ -108,7 +109,8 @@ def _allow_policy(text: str) -> _AllowPolicy:
     try:
         policy = _decode_allow_policy(text)
     except UNDECODABLE as error:
-        raise bad_value(REDRIVE_ALLOW_POLICY, text, f"It is not a redrive allow policy: {error}.") from None
+        why = f"It is not a redrive allow policy: {with_choices(error, _AllowPolicy)}."
+        raise bad_value(REDRIVE_ALLOW_POLICY, text, why) from None
     for arn in policy.source_queue_arns:
         queue_of_arn(arn, REDRIVE_ALLOW_POLICY)
     return policy

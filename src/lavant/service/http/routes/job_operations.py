@@ -22,6 +22,7 @@ from lavant.broker.protocol.jobs import (
 )
 from lavant.broker.queues.validation import refusal
 from lavant.broker.workflows.definitions.toml_file import convert_workflows, read_workflows
+from lavant.broker.workflows.job import JOB_STATES
 from lavant.core.errors import InvalidValue
 from lavant.core.estimation import read_history
 from lavant.core.publications.trace_context import of_headers
@@ -249,7 +250,7 @@ JOB_OPERATIONS = (
         summary="List jobs by number",
         handler=list_jobs,
         parameters=(
-            Parameter("state", "query", "running, completed, failed or cancelled ones only"),
+            Parameter("state", "query", "only jobs in this state", choices=JOB_STATES),
             Parameter("after", "query", "only larger numbers", int),
             Parameter("limit", "query", "how many at most, 1 to 1000; 100 if not given", int),
         ),

@@ -19,7 +19,7 @@ from lavant.service.http.bodies import JSON, content_type, decode, read_body
 from lavant.service.http.context import ApiContext, json_response
 from lavant.service.http.errors import ApiError, error_of_all
 from lavant.service.http.routes import cloudevents
-from lavant.service.http.schemas import PublishAnswer, RefusedEntry
+from lavant.service.http.schemas import PublishAnswer, refused_entries
 
 JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 KEY_HEADER = "idempotency-key"
@@ -40,7 +40,11 @@ async def publish(context: ApiContext, request: Request) -> Response:
             413, "LimitExceeded", f"a request has at most {PUBLICATIONS_MAX} publications, got {len(entries)}"
         )
     with context.meters.publish_seconds.timed():
-        outcome = await _outcome(context, principal, entries, request.headers.get(KEY_HEADER, ""))
+        try:
+            outcome = await _outcome(context, principal, entries, request.headers.get(KEY_HEADER, ""))
+        except ApiError as error:
+            error.headers |= rate_headers(principal, time.monotonic())
+            raise
     refused = {place: each for place, each in enumerate(outcome) if isinstance(each, Refused)}
     context.meters.accepted += len(outcome) - len(refused)
     context.meters.refused += len(refused)
@@ -49,16 +53,16 @@ async def publish(context: ApiContext, request: Request) -> Response:
     answer = PublishAnswer(
         accepted=len(outcome) - len(refused),
         ids=[None if isinstance(each, Refused) else each for each in outcome],
-        refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
+        refused=refused_entries(refused),
     )
     return json_response(answer, ACCEPTED, rate_headers(principal, time.monotonic()))
 
 
-def rate_headers(principal: Principal, now_s: float) -> dict[str, str] | None:
-    """How many publications the key may send now, and when the whole second's worth is there again."""
+def rate_headers(principal: Principal, now_s: float) -> dict[str, str]:
+    """For a key with a rate: how many publications may be sent now, and when a whole second's are there again."""
     bucket = principal.bucket
     if bucket is None:
-        return None
+        return {}
     left = bucket.left(now_s)
     reset_s = max(0, math.ceil((max(1.0, bucket.rate_per_s) - left) / bucket.rate_per_s))
     return {

@@ -21,7 +21,6 @@ from lavant.broker.protocol.queues import (
     PeekedMessage,
     PurgeQueue,
     Receive,
-    Received,
     Refused,
     Send,
     SendEntry,
@@ -32,11 +31,10 @@ from lavant.broker.protocol.queues import (
 from lavant.core.errors import QueueExists
 from lavant.core.publications.trace_context import as_attributes, of_headers, of_message
 from lavant.service.auth.keys import Principal
-from lavant.service.delivery.queue import PULL, QueueDelivery
 from lavant.service.http.bodies import integer, page_end, read_json
 from lavant.service.http.context import ApiContext, check_tag, json_response, tag_of, tagged_response
 from lavant.service.http.errors import ApiError, bad_request, error_of
-from lavant.service.http.routes.receive import CLIENT_GONE, receipt_of, text_of_receipt
+from lavant.service.http.routes.receive import CLIENT_GONE, leased, receipt_of, text_of_receipt
 from lavant.service.http.schemas import (
     MessagesView,
     NewMessage,
@@ -49,13 +47,12 @@ from lavant.service.http.schemas import (
     ReceiveBody,
     RedriveAnswer,
     RedriveBody,
-    RefusedEntry,
     SendAnswer,
     SendBody,
     SettleAnswer,
     SettleBody,
+    refused_entries,
 )
-from lavant.service.net.connections import ClientGone, connection_of
 
 _TOTALS = ("sent", "received", "acknowledged", "expired", "returned", "dead_lettered", "deduplicated")
 
@@ -115,7 +112,7 @@ async def send(context: ApiContext, request: Request) -> Response:
     if len(refused) == len(sent):
         raise error_of(refused[0][1])
     ids = [None if isinstance(each, Refused) else each.number for each in sent]
-    return json_response(SendAnswer(ids=ids, refused=_refused(dict(refused))), 201)
+    return json_response(SendAnswer(ids=ids, refused=refused_entries(dict(refused))), 201)
 
 
 async def look(context: ApiContext, request: Request) -> Response:
@@ -136,15 +133,10 @@ async def receive(context: ApiContext, request: Request) -> Response:
     principal = context.principal(request)
     asked = await read_json(request, context.limits, ReceiveBody)
     command = Receive(request.path_params["name"], asked.count, asked.visibility_ms, asked.wait_ms)
-    try:
-        answer = await context.answer(principal, command, connection_of(request.scope))
-    except ClientGone:
+    deliveries = await leased(context, request, principal, command)
+    if deliveries is None:
         return Response(status_code=CLIENT_GONE)
-    if isinstance(answer, Refused):
-        raise error_of(answer)
-    assert isinstance(answer, Received)
-    context.deliveries[QueueDelivery].delivered[PULL] += len(answer.deliveries)
-    return json_response(QueuedMessages(messages=list(map(_received, answer.deliveries))))
+    return json_response(QueuedMessages(messages=list(map(_received, deliveries))))
 
 
 async def settle(context: ApiContext, request: Request) -> Response:
@@ -164,7 +156,7 @@ async def settle(context: ApiContext, request: Request) -> Response:
     answered = SettleAnswer(
         acknowledged=len(done) - failed,
         released=len(changes) - len(refused) + failed,
-        refused=_refused(refused),
+        refused=refused_entries(refused),
     )
     return json_response(answered)
 
@@ -259,7 +251,3 @@ def _looked_at(message: PeekedMessage) -> QueuedMessage:
         reason=message.reason,
         attempts=message.attempts,
     )
-
-
-def _refused(refused: dict[int, Refused]) -> list[RefusedEntry]:
-    return [RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()]

@@ -17,6 +17,7 @@ from lavant.broker.protocol.queues import (
     Refused,
     Release,
 )
+from lavant.service.auth.keys import Principal
 from lavant.service.delivery import queue as queue_delivery
 from lavant.service.delivery.queue import PULL, QueueDelivery, is_json
 from lavant.service.http.bodies import read_json
@@ -29,7 +30,7 @@ from lavant.service.http.schemas import (
     ReceiveAnswer,
     ReceiveBody,
     ReceivedMessage,
-    RefusedEntry,
+    refused_entries,
 )
 from lavant.service.net.connections import ClientGone, connection_of
 
@@ -42,15 +43,25 @@ async def receive(context: ApiContext, request: Request) -> Response:
     asked = await read_json(request, context.limits, ReceiveBody)
     state = await find(context, principal, request.path_params["name"])
     command = Receive(state.queue, asked.count, asked.visibility_ms, asked.wait_ms)
+    deliveries = await leased(context, request, principal, command)
+    if deliveries is None:
+        return Response(status_code=CLIENT_GONE)
+    return json_response(ReceiveAnswer(messages=list(map(_message, deliveries))))
+
+
+async def leased(
+    context: ApiContext, request: Request, principal: Principal, command: Receive
+) -> list[Delivery] | None:
+    """Messages for a client, which may wait for them; None if it has left meanwhile."""
     try:
         answer = await context.answer(principal, command, connection_of(request.scope))
     except ClientGone:
-        return Response(status_code=CLIENT_GONE)
+        return None
     if isinstance(answer, Refused):
         raise error_of(answer)
     assert isinstance(answer, Received)
     context.deliveries[QueueDelivery].delivered[PULL] += len(answer.deliveries)
-    return json_response(ReceiveAnswer(messages=list(map(_message, answer.deliveries))))
+    return answer.deliveries
 
 
 async def acknowledge(context: ApiContext, request: Request) -> Response:
@@ -70,7 +81,7 @@ async def acknowledge(context: ApiContext, request: Request) -> Response:
         context.tell(principal, Release(state.queue, returned), Done())
     answer = AcknowledgeAnswer(
         acknowledged=len(done) - len(refused),
-        refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
+        refused=refused_entries(refused),
     )
     return json_response(answer)
 

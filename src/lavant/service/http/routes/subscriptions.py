@@ -30,12 +30,12 @@ from lavant.service.http.schemas import (
     MessagesView,
     NewSubscription,
     QueueSettings,
-    RefusedEntry,
     SubscribeManyAnswer,
     SubscriptionsPage,
     SubscriptionUpdate,
     SubscriptionView,
     WebhookView,
+    refused_entries,
 )
 
 CREATED = 201
@@ -65,7 +65,7 @@ async def _subscribe_many(context: ApiContext, principal: Principal, wanted: lis
     done = [each for each in answers if isinstance(each, Subscribed)]
     answer = SubscribeManyAnswer(
         subscriptions=[view(each.subscription) if isinstance(each, Subscribed) else None for each in answers],
-        refused=[RefusedEntry(index=place, code=each.code, reason=each.reason) for place, each in refused.items()],
+        refused=refused_entries(refused),
     )
     return json_response(answer, CREATED if any(each.is_new for each in done) else 200)
 

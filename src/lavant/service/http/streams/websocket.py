@@ -25,7 +25,7 @@ from lavant.service.delivery.stream import WEBSOCKET, PrefetchWindow, StreamDeli
 from lavant.service.http.context import ApiContext
 from lavant.service.http.errors import ApiError, redirected, response_of
 from lavant.service.http.routes.receive import content_of
-from lavant.service.http.schemas import RefusedEntry, StreamConfirmation, StreamMessage, StreamReply
+from lavant.service.http.schemas import StreamConfirmation, StreamMessage, StreamReply, refused_entries
 from lavant.service.http.streams.stream_source import attached, continued_at, first_of
 from lavant.service.net.connections import connection_of
 
@@ -132,5 +132,5 @@ class _Stream:
 def _confirmation(numbers: list[int], refused: dict[int, Refused]) -> StreamConfirmation:
     return StreamConfirmation(
         acknowledged=[number for number in numbers if number not in refused],
-        refused=[RefusedEntry(index=number, code=each.code, reason=each.reason) for number, each in refused.items()],
+        refused=refused_entries(refused),
     )

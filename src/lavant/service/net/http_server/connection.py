@@ -227,10 +227,9 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_lost(self) -> bool:
-        """While reading is paused, as for a pipelined request behind this one, asyncio reports no lost client."""
-        if self.transport.is_closing():
-            return True
-        return self.flow.read_paused and _has_hung_up(self.transport.get_extra_info("socket"))
+        """The event loop may report it later: not before the next turn, nor while reading is paused, as for a pipelined
+        request behind this one."""
+        return self.transport.is_closing() or _has_hung_up(self.transport.get_extra_info("socket"))
 
     def watch(self, callback: Callable[[], None]) -> None:
         if self._is_over:

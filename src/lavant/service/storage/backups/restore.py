@@ -19,7 +19,7 @@ from lavant.core.errors import CorruptSnapshot, InvalidValue
 from lavant.core.files import make_directories, replace_file, sync_directory
 from lavant.service.engines.factory import DIRECTORY as SPARK
 from lavant.service.storage.backups.archive import ArchiveReader, BackupDescription, OnPart
-from lavant.service.storage.directory_errors import explained
+from lavant.service.storage.directory_errors import disk_errors_explained
 
 _LOG = re.compile(rf"{SPARK}/(?!\.\.?/)[^/\0]+/log/(\d{{20}}\.log|log\.json)")
 _SYNC_BYTES = 64 << 20
@@ -36,7 +36,7 @@ def restore(backup: Path, directory: Path, on_part: OnPart = lambda size: None) 
     except OSError as error:
         raise InvalidValue(f"cannot read the backup {backup}: {error.strerror}") from None
     is_new = not directory.exists()
-    with file, explained(directory):
+    with file, disk_errors_explained(directory):
         reader = ArchiveReader(file, backup)
         _check_names(reader.description, backup)
         make_directories(directory)

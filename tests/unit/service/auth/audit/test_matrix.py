@@ -46,8 +46,8 @@ ADMINISTRATION = {
     "RemoveNeighbour", "MoveSubscription", "SwitchBalancing",
 }  # fmt: skip
 OF_DATA = {
-    "Publish", "Send", "Receive", "Acknowledge", "ChangeVisibility", "Release", "RenewSubscription", "SubmitJob",
-    "LeaseTasks", "CompleteTask", "FailTask", "ExtendTask",
+    "Publish", "Send", "Receive", "Acknowledge", "ChangeVisibility", "Release", "EndLongPolls",
+    "RenewSubscription", "SubmitJob", "LeaseTasks", "CompleteTask", "FailTask", "ExtendTask",
 }  # fmt: skip
 QUERIES = {
     "Peek", "DescribeQueue", "ListQueues", "ListSources", "ListMoves", "DescribeSubscription", "ListSubscriptions",

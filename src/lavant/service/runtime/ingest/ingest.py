@@ -7,9 +7,9 @@
 Publications of neighbouring brokers are relayed like those of clients; the same record queues them for further brokers.
 
 Each namespace is processed in order, so a change of subscriptions applies to every later publication; between
-namespaces the queue is fair. While the engine is busy, publications gather and are matched together when it is free:
-no timer is needed, and batches grow with the load. A batch shall not keep the engine longer than `BATCH_S`, because
-other namespaces wait for it.
+namespaces the queue is fair. While the engine is busy, publications gather and are matched together when it is free,
+so batches grow with the load; `IngestPace` lets them gather longer where that saves work. A batch shall not keep the
+engine longer than `BATCH_S`, because other namespaces wait for it.
 
 The engine runs in a thread of its own. A reply leaves when everything it depends on is durable. An engine that matches
 later (Spark) keeps publications in logs; they count when the journal says so, and its match results come back through
@@ -30,11 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
-
-from lavant.broker.federation.columns import routed_columns
 from lavant.broker.federation.effects import RelayPublications
-from lavant.broker.federation.state import LINK_SERIAL_MIN
 from lavant.broker.machine.effects import Effect, Reply
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.machine.machine import BrokerMachine
@@ -57,7 +53,6 @@ from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.admission import Admission, AdmittedPublish
 from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.idempotency import IdempotencyKeys
-from lavant.broker.subscriptions.parsing import ENCRYPTED
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import InvalidValue, LavantError
@@ -65,7 +60,8 @@ from lavant.service.engines.filters import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch, Logged, MatchProbe
 from lavant.service.engines.scan import CompiledKernels, ScanEngine
 from lavant.service.runtime.clock import ServerClock
-from lavant.service.runtime.ingest_queue import (
+from lavant.service.runtime.ingest.ingest_pace import IngestPace
+from lavant.service.runtime.ingest.ingest_queue import (
     PUBLICATIONS_AT_ONCE,
     ChangeStep,
     DeliverStep,
@@ -73,11 +69,12 @@ from lavant.service.runtime.ingest_queue import (
     QueuedPublication,
     group_alike,
     part_of,
+    routed_of,
     size_class,
     with_last,
 )
+from lavant.service.runtime.ingest.match_delivery import MatchDelivery, MatchSource, OnMatched
 from lavant.service.runtime.limits import ServiceLimits
-from lavant.service.runtime.match_delivery import MatchDelivery, MatchSource, OnMatched
 
 DELIVERED_BYTES_MAX = 32 << 20
 """Bytes of publications in one record, which has to fit into a segment of the journal."""
@@ -96,7 +93,8 @@ Perform: TypeAlias = Callable[[list[Effect]], None]
 
 
 class Ingest:
-    """One for each server. `perform` performs effects and opens a turn; `on_failed` receives unexpected errors."""
+    """One for each server. `perform` performs effects and opens a turn, `commit` commits what clients wait for, and
+    `on_failed` receives unexpected errors."""
 
     def __init__(
         self,
@@ -106,6 +104,7 @@ class Ingest:
         *,
         limits: ServiceLimits,
         perform: Perform,
+        commit: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
         self.published = 0
@@ -130,8 +129,10 @@ class Ingest:
         self._clock = clock
         self._limits = limits
         self._perform = perform
+        self._commit = commit
         self._on_failed = on_failed
         self._queue = IngestQueue()
+        self._pace = IngestPace()
         self.admission = Admission(
             server.queues,
             server.broker.subscriptions,
@@ -272,6 +273,10 @@ class Ingest:
                 elif self.kernels.have_come:
                     await self._switch()
                 elif isinstance(first, AdmittedPublish):
+                    pause_s = self._pace.pause_s(self.waiting, is_relayed=bool(first.relayed))
+                    if pause_s > 0:
+                        await asyncio.sleep(pause_s)
+                        continue  # a step that came meanwhile may be first now
                     await self._publish(self._queue.take_publishes())
                 elif isinstance(first, DeliverStep):
                     self._queue.take(1)
@@ -356,6 +361,7 @@ class Ingest:
             for publish in publishes
             for place, accepted in publish.accepted.items()
         ]
+        self._pace.begin(len(places))
         try:
             started_s = time.monotonic()
             groups = group_alike(places)
@@ -380,6 +386,8 @@ class Ingest:
                     self.probe.fanned_out(own[0].publish.namespace, [each.accepted for each in own], part)
                 self._deliver(group, part, publishes if is_last and not logged else [])
                 self.on_worked(group[0].publish.namespace, time.monotonic() - started_s)
+                if is_last:
+                    self._commit()  # subscribers wait for it; requests that arrived meanwhile have time
                 await asyncio.sleep(0)  # let other namespaces run
             if logged:
                 await self._count(logged, publishes)
@@ -437,7 +445,8 @@ class Ingest:
             return
         fanout = FanOut(bodies, part.queues, part.ends, part.places)
         try:
-            self._record(fanout, publishes, routed=self._routed(own, part))
+            routed = routed_of(own, part) if self._federation.neighbours else None
+            self._record(fanout, publishes, routed=routed)
         except LavantError as error:
             if len(own) == 1:
                 self.refused += 1
@@ -445,18 +454,6 @@ class Ingest:
                 self._answer_all(publishes)
             else:  # a part of them may fit
                 self._deliver_each(own, part, publishes)
-
-    def _routed(self, own: list[QueuedPublication], part: FanOutBatch) -> RoutedPublications | None:
-        """How publications came here, if some were relayed or go to neighbouring brokers."""
-        if not self._federation.neighbours:
-            return None
-        ways = [each.way for each in own]
-        is_forwarded = bool((np.frombuffer(part.queues, INTEGERS) >= LINK_SERIAL_MIN).any())
-        if not is_forwarded and not any(ways):
-            return None
-        is_encrypted = own[0].accepted.scheme == ENCRYPTED
-        points = [np.array(each.accepted.content, "<f8").tobytes() for each in own] if is_encrypted else []
-        return routed_columns(own[0].publish.namespace, ways, points)
 
     def _deliver_each(self, own: list[QueuedPublication], part: FanOutBatch, publishes: list[AdmittedPublish]) -> None:
         for number, is_last in with_last(range(len(own))):

@@ -84,6 +84,16 @@ async def test_a_publication_reaches_those_who_want_it() -> None:
     await hall.close()
 
 
+@in_loop
+async def test_a_batch_is_committed_before_later_requests_are_processed() -> None:
+    hall = Hall()
+    await hall.ask(Subscribe("a > 1", "large"))
+    assert not hall.store.is_at_once
+    await hall.ask(Publish(publications(2)))
+    assert hall.store.is_at_once
+    await hall.close()
+
+
 class NotingEngine(LocalEngine):
     """Notes in which thread it matches."""
 

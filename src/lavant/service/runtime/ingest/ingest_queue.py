@@ -11,17 +11,21 @@ from collections import defaultdict
 from typing import Any, TypeAlias
 
 import msgspec
+import numpy as np
 
-from lavant.broker.federation.columns import RelayedFrom
+from lavant.broker.federation.columns import RelayedFrom, routed_columns
+from lavant.broker.federation.state import LINK_SERIAL_MIN
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.protocol.match_protocol import MatchResults
 from lavant.broker.protocol.queues import Refused
-from lavant.broker.protocol.subscriptions import SubscriptionRequest
+from lavant.broker.protocol.subscriptions import RoutedPublications, SubscriptionRequest
+from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.subscriptions.admission import AdmittedPublish
-from lavant.broker.subscriptions.parsing import ParsedPublication
+from lavant.broker.subscriptions.parsing import ENCRYPTED, ParsedPublication
+from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.fair_queue import FairQueue
 from lavant.service.engines.interface import EngineBatch
-from lavant.service.runtime.match_delivery import MatchDelivery
+from lavant.service.runtime.ingest.match_delivery import MatchDelivery
 
 PUBLICATIONS_AT_ONCE = 2000
 PUBLICATIONS_AT_ONCE_MIN = 64
@@ -157,3 +161,14 @@ def with_last(values: Any) -> list[tuple[Any, bool]]:
 def size_class(publications: int) -> int:
     """Bit length of a batch's size; a single request may be larger than a batch otherwise is."""
     return min(publications, PUBLICATIONS_AT_ONCE).bit_length()
+
+
+def routed_of(own: list[QueuedPublication], part: FanOutBatch) -> RoutedPublications | None:
+    """How publications of a broker with neighbours came here; None if none was relayed or goes to another one."""
+    ways = [each.way for each in own]
+    is_forwarded = bool((np.frombuffer(part.queues, INTEGERS) >= LINK_SERIAL_MIN).any())
+    if not is_forwarded and not any(ways):
+        return None
+    is_encrypted = own[0].accepted.scheme == ENCRYPTED
+    points = [np.array(each.accepted.content, "<f8").tobytes() for each in own] if is_encrypted else []
+    return routed_columns(own[0].publish.namespace, ways, points)

@@ -1,0 +1,1 @@
+"""Ingest: publications wait in order, gather to batches, are matched, and reach the journal with their deliveries."""
