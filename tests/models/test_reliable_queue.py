@@ -7,47 +7,27 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from tests.models.in_order_fit import random_scenario
+from tests.models.order_costs import ORDER_COSTS, ORDER_COSTS_HALF_WIDTH
+from tests.models.queue_scenarios import at_queue, paper, phase_of
 
-from lavant.core.errors import Infeasible, InvalidValue
 from lavant.models.reliable_queue import (
     Phase,
-    QueueGoal,
-    QueueScenario,
     ServiceTime,
     TimerStart,
     evaluate,
-    plan,
     predict,
 )
-from lavant.models.reliable_queue.bursts import longer_wait_s
+from lavant.models.reliable_queue.bursts import later_release_s, longer_wait_s
 from lavant.models.reliable_queue.lindley import wait_s
-from lavant.models.reliable_queue.planning import least_consumers, timeout_cost, with_consumers
-from lavant.models.reliable_queue.scenario import DeliveryOrder, ScenarioFile, ServiceFamily, scenario_text
+from lavant.models.reliable_queue.scenario import DeliveryOrder, ServiceFamily, scenario_text
 from lavant.simulation.reliable_queue.load import service_times
 from lavant.simulation.reliable_queue.net import simulate_net
-from lavant.simulation.reliable_queue.observed import controlled, observed
+from lavant.simulation.reliable_queue.observed import controlled, difference, observed
 from lavant.simulation.reliable_queue.queue_machine import simulate_queue
 
 EXPECTED_W = {0.99: (0.31238, 0.22647, 0.20816, 0.20306), 0.88: (0.41238, 0.25228, 0.22453, 0.21689)}
 """Seconds for 4 to 7 threads in each phase, by independent code."""
-
-
-def paper(threads: int, q: float, order: DeliveryOrder = DeliveryOrder.OUT_OF_ORDER) -> QueueScenario:
-    phase = Phase(count=threads, service=ServiceTime(mean_s=0.1))
-    return QueueScenario(
-        arrival_rate_per_s=30.3,
-        senders=phase,
-        consumers=phase,
-        loss=1 - q,
-        visibility_s=0.0,
-        timer=TimerStart.SEND,
-        order=order,
-    )
-
-
-def at_queue(**changes: object) -> QueueScenario:
-    scenario = QueueScenario(arrival_rate_per_s=30.0, consumers=Phase(count=5, service=ServiceTime(mean_s=0.1)))
-    return msgspec.structs.replace(scenario, **changes)
 
 
 @pytest.mark.parametrize("q", EXPECTED_W)
@@ -83,6 +63,21 @@ def test_a_loss_costs_the_timeout_of_the_corrected_equation_9(timeout_s: float) 
         assert received == pytest.approx(still + p / q * left_s, rel=1e-4)
 
 
+@pytest.mark.parametrize("scv", [0.0, 1.0, 2.0])
+def test_messages_that_are_repeated_at_once_wait_as_with_feedback(scv: float) -> None:
+    """L. Takács, "A single-server queue with feedback" (1963): L is that of M/G/1 with geometric sums of services."""
+    p, rho, rate = 0.2, 0.8, 5.0
+    one = Phase(count=1, service=ServiceTime(mean_s=rho * (1 - p) / rate, scv=scv))
+    fed_back = at_queue(arrival_rate_per_s=rate, consumers=one, loss=p, visibility_s=0.0, timer=TimerStart.SEND)
+
+    def waiting(sum_scv: float) -> float:
+        return rho**2 * (1 + sum_scv) / (2 * (1 - rho))
+
+    assert predict(fed_back).consumers.waiting == pytest.approx(waiting(scv + p * (1 - scv)), rel=0.015)
+    later = msgspec.structs.replace(fed_back, visibility_s=1e4)
+    assert predict(later).consumers.waiting == pytest.approx(waiting(scv), rel=0.015)
+
+
 def test_a_distribution_has_the_mean_that_is_predicted() -> None:
     """M/M/1: response times are exponential with rate μ − λ, so the percentiles are known."""
     one = Phase(count=1, service=ServiceTime(mean_s=0.1))
@@ -112,48 +107,64 @@ def test_the_queue_machine_agrees(threads: int, q: float, order: DeliveryOrder, 
     assert simulated.utilisation == pytest.approx(found.consumers.utilisation, rel=0.03)
 
 
+OTHER_SCENARIOS = {
+    "regular": at_queue(
+        arrival_scv=0.0, senders=phase_of(5, 0.1, 0.0), consumers=phase_of(5, 0.1, 0.0), loss=0.12, visibility_s=1.0
+    ),
+    "gamma": at_queue(arrival_scv=2.0, senders=phase_of(6, 0.1, 0.25), consumers=phase_of(5, 0.1, 0.4)),
+    "lognormal": at_queue(senders=phase_of(6, 0.1, 0.5, "lognormal"), consumers=phase_of(6, 0.1, 2.0, "lognormal")),
+    "hyperexponential": at_queue(
+        senders=phase_of(6, 0.1, 1.5, "hyperexponential"),
+        consumers=phase_of(6, 0.1, 2.5, "hyperexponential"),
+        order=DeliveryOrder.IN_ORDER,
+        loss=0.12,
+        visibility_s=1.0,
+    ),
+    "without senders": at_queue(loss=0.05, visibility_s=1.0),
+    "one of each": at_queue(arrival_rate_per_s=5.0, senders=phase_of(1, 0.1, 1.0), consumers=phase_of(1, 0.1, 0.5)),
+    "many": at_queue(arrival_rate_per_s=300.0, senders=phase_of(50, 0.1, 1.0), consumers=phase_of(45, 0.1, 1.5)),
+    "a link, and messages that come twice": at_queue(consumers=phase_of(8, 0.1, 1.0), visibility_s=0.4, link_s=0.05),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SCENARIOS)
+def test_net_and_queue_machine_agree_on_any_scenario(name: str) -> None:
+    """Each has its own chance, so their intervals are added up."""
+    scenario = OTHER_SCENARIOS[name]
+    net, machine = (each(scenario, messages=4_000, seed=6) for each in (simulate_net, simulate_queue))
+    for mine, others in ((net.delivery_s, machine.delivery_s), (net.p95_s, machine.p95_s)):
+        assert abs(mine.mean - others.mean) < 1.2 * (mine.half_width + others.half_width) + 0.001 * mine.mean
+    assert net.attempts == pytest.approx(machine.attempts, rel=0.03)
+    assert net.duplicates == pytest.approx(machine.duplicates, abs=0.02)
+    assert net.utilisation == pytest.approx(machine.utilisation, rel=0.06)
+    assert net.waiting is not None
+    assert net.waiting == pytest.approx(machine.waiting, rel=0.25, abs=0.15)
+    assert predict(scenario).delivery_s == pytest.approx(machine.delivery_s.mean, rel=0.08)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("q", EXPECTED_W)
 @pytest.mark.parametrize("threads", range(4, 11))
 def test_net_and_queue_machine_agree_in_long_runs(threads: int, q: float) -> None:
     """Of 28 intervals of 95 %, one or two miss; of those one and a half times as wide (99.5 %), seldom any."""
-    out = simulate_queue(paper(threads, q), messages=400_000, seed=2).delivery_s
-    net = simulate_net(paper(threads, q), messages=400_000, seed=2).delivery_s
-    for seen in (out, net):
-        assert abs(predict(paper(threads, q)).delivery_s - seen.mean) < 1.5 * seen.half_width
-    ordered = paper(threads, q, DeliveryOrder.IN_ORDER)
-    within = simulate_queue(ordered, messages=400_000, seed=3).delivery_s
-    assert predict(ordered).delivery_s == pytest.approx(within.mean, rel=0.05)
-    if q == 0.99:
-        assert 1.45 <= within.mean / out.mean <= 1.63
-
-
-def random_in_order(random: np.random.Generator) -> QueueScenario:
-    """Poisson arrivals, loads of .3 to .85, 1 to 20 threads, variabilities up to 2.5, any distribution."""
-
-    def phase(load: float) -> Phase:
-        count, scv = int(random.integers(1, 21)), float(random.choice([0.0, 1.0, random.uniform(0.1, 2.5)]))
-        families = [each for each in ServiceFamily if scv >= 1 or each is not ServiceFamily.HYPEREXPONENTIAL]
-        family = families[random.integers(len(families))]
-        return Phase(count=count, service=ServiceTime(mean_s=load * count, scv=scv, family=family))
-
-    loss = float(random.choice([0.0, 0.01, 0.12]))
-    return QueueScenario(
-        arrival_rate_per_s=1.0,
-        senders=phase(random.uniform(0.3, 0.85)),
-        consumers=phase(random.uniform(0.3, 0.85) * (1.0 - loss)),
-        loss=loss,
-        visibility_s=0.0,
-        timer=TimerStart.SEND,
-        order=DeliveryOrder.IN_ORDER,
-    )
+    exact, ordered = predict(paper(threads, q)).delivery_s, paper(threads, q, DeliveryOrder.IN_ORDER)
+    out, within = (simulate_queue(each, messages=200_000, seed=2) for each in (paper(threads, q), ordered))
+    net = simulate_net(paper(threads, q), messages=200_000, seed=2)
+    for seen in (out.delivery_s, net.delivery_s):
+        assert abs(exact - seen.mean) < 1.5 * seen.half_width
+    assert predict(ordered).delivery_s == pytest.approx(within.delivery_s.mean, rel=0.05)
+    if q == 0.99:  # both orders have the same load, so little chance is left in their difference
+        longer = difference(within, out)
+        cost, half_width = 1.0 + longer.mean / exact, longer.half_width / exact + ORDER_COSTS_HALF_WIDTH
+        print(f"{threads} threads: in order {cost:.4f} ± {half_width:.4f} times as long")
+        assert abs(cost - ORDER_COSTS[threads]) < 1.5 * half_width
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(24))
 def test_in_order_delivery_is_within_five_percent_for_any_distribution(seed: int) -> None:
     """Beside the 5 %, the simulation may be off by its own interval."""
-    scenario = random_in_order(np.random.default_rng(seed))
+    scenario = random_scenario(np.random.default_rng(seed))
     simulated = simulate_queue(scenario, messages=60_000, seed=seed).delivery_s
     error = abs(predict(scenario).delivery_s - simulated.mean)
     assert error < 0.05 * simulated.mean + simulated.half_width, scenario_text(scenario)
@@ -213,10 +224,61 @@ def test_bursts_are_exact_for_one_consumer_and_a_sender_for_every_message(scv: f
         delaying=1.0,
         consumer=consumer,
         consumers=1,
-        utilisation=0.6,
-        attempts=1.0,
     )
     assert found == pytest.approx(longer / len(sent), rel=0.03)
+
+
+@pytest.mark.parametrize(("scv", "later_s"), [(0.2, -0.0191), (1.0, 0.0), (2.0, 0.0226)])
+def test_regular_messages_seldom_find_an_older_one_in_service_and_bursts_often(scv: float, later_s: float) -> None:
+    """Against the recursion R = max(Y, R' − g), message by message, with a sender for each."""
+    random = np.random.default_rng(5)
+    sender = ServiceTime(mean_s=0.15, scv=2.5)
+    means_s = []
+    for gap_scv in (scv, 1.0):
+        sent = service_times(sender, 400_000, random)
+        gaps = service_times(ServiceTime(mean_s=1.0, scv=gap_scv), 400_000, random)
+        released = total = 0.0
+        for sent_s, gap_s in zip(sent.tolist(), gaps.tolist(), strict=True):
+            released = max(sent_s, released - gap_s)
+            total += released
+        means_s.append(total / len(sent))
+    found = later_release_s(rate_per_s=1.0, arrival_scv=scv, sender=sender, delaying=1.0)
+    assert found == pytest.approx(means_s[0] - means_s[1], abs=0.002)
+    assert found == pytest.approx(later_s, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("scv", "senders", "consumers", "loss", "simulated_s", "error"),
+    [
+        (0.2, (5, 0.15, 2.5, "gamma"), (6, 0.18, 0.0, "gamma"), 0.0, 0.3382, 0.005),
+        (2.0, (2, 0.6, 1.2767, "hyperexponential"), (2, 0.588, 2.1935, "hyperexponential"), 0.02, 1.8010, 0.045),
+        (2.0, (4, 1.92, 1.0, "gamma"), (6, 1.64, 2.5, "hyperexponential"), 0.12, 5.7199, 0.025),
+    ],
+)
+def test_in_order_delivery_at_low_loads_depends_on_the_variability_of_arrivals(
+    scv: float,
+    senders: tuple[int, float, float, str],
+    consumers: tuple[int, float, float, str],
+    loss: float,
+    simulated_s: float,
+    error: float,
+) -> None:
+    """Two million messages each, by a loop of its own. Without `later_release_s`, errors are 5.7, 7.0 and 4.0 %."""
+
+    def phase(count: int, mean_s: float, scv: float, family: str) -> Phase:
+        return Phase(count=count, service=ServiceTime(mean_s=mean_s, scv=scv, family=ServiceFamily(family)))
+
+    scenario = at_queue(
+        arrival_rate_per_s=1.0,
+        arrival_scv=scv,
+        senders=phase(*senders),
+        consumers=phase(*consumers),
+        loss=loss,
+        visibility_s=0.0,
+        timer=TimerStart.SEND,
+        order=DeliveryOrder.IN_ORDER,
+    )
+    assert predict(scenario).delivery_s == pytest.approx(simulated_s, rel=error)
 
 
 @pytest.mark.parametrize(
@@ -233,18 +295,19 @@ def test_senders_that_cannot_overtake_make_both_orders_alike(senders: Phase) -> 
     assert within.held == pytest.approx(0.0, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"arrival_scv": 2.0}, {"loss": 0.1}, {"consumers": Phase(count=9, service=ServiceTime(mean_s=0.1, scv=3.0))}],
-)
-def test_a_plan_says_where_its_in_order_times_were_not_checked(changes: dict[str, object]) -> None:
-    senders = Phase(count=5, service=ServiceTime(mean_s=0.1))
-    ordered = at_queue(senders=senders, order=DeliveryOrder.IN_ORDER)
-    assert not plan(ordered, QueueGoal()).warnings
-    (warning,) = plan(msgspec.structs.replace(ordered, **changes), QueueGoal()).warnings
-    assert "check with `lavant queue compare`" in warning
-    (warning,) = plan(ordered, QueueGoal(delivery_s=2.0, percentile=0.95)).warnings
-    assert "percentiles of in-order delivery times" in warning
+@pytest.mark.parametrize("consumers", [1, 2, 4])
+def test_a_message_that_is_slow_is_repeated_by_another_consumer_only(consumers: int) -> None:
+    """It keeps its own, so one consumer alone never repeats it."""
+    for timeout_s, scv in ((0.05, 1.0), (0.2, 2.0)):
+        scenario = at_queue(
+            arrival_rate_per_s=3.0 * consumers, consumers=phase_of(consumers, 0.1, scv), visibility_s=timeout_s
+        )
+        found, simulated = predict(scenario), simulate_queue(scenario, messages=6_000, seed=5)
+        assert found.duplicates == pytest.approx(simulated.duplicates, abs=0.06)
+        error = abs(found.delivery_s - simulated.delivery_s.mean)
+        assert error < 0.08 * simulated.delivery_s.mean + simulated.delivery_s.half_width
+    if consumers == 1:
+        assert found.attempts == pytest.approx(1.0, abs=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -267,84 +330,9 @@ def test_general_service_times_are_predicted(family: ServiceFamily) -> None:
     assert simulated.delivery_s.mean == pytest.approx(found.delivery_s, rel=0.08)
 
 
-def test_an_unstable_phase_is_named_with_the_threads_that_it_needs() -> None:
-    with pytest.raises(Infeasible, match=r"senders are too slow: 3 senders .* a count of at least 4"):
-        predict(paper(3, 0.99))
-    slow = msgspec.structs.replace(paper(4, 0.5), senders=None)
-    with pytest.raises(Infeasible, match=r"consumers are too slow: 4 consumers .* lost and repeated.* at least 7"):
-        predict(slow)
-    assert predict(with_consumers(slow, 7)).consumers.utilisation < 1
-
-
-def test_a_timeout_below_the_service_time_says_what_happens() -> None:
-    scenario = at_queue(consumers=Phase(count=12, service=ServiceTime(mean_s=0.1)), visibility_s=0.05)
-    (warning,) = plan(scenario, QueueGoal()).warnings
-    assert "below the mean service time of 0.1 s" in warning
-    assert "is processed 2." in warning
-
-
 def test_repetitions_fill_the_consumers_and_leave_room_for_what_arrives() -> None:
     """A message that waits can still be acknowledged by its former holder, so even a tiny timeout is stable."""
     found = predict(at_queue(visibility_s=0.01))
     simulated = simulate_queue(at_queue(visibility_s=0.01), messages=10_000, seed=1)
     assert 0.9 < found.consumers.utilisation < 1
-    assert simulated.utilisation == pytest.approx(found.consumers.utilisation, abs=0.05)
-
-
-def test_the_least_consumers_reach_the_goal_and_one_fewer_does_not() -> None:
-    scenario = at_queue(loss=0.02, visibility_s=1.0)
-    for goal in (
-        QueueGoal(delivery_s=0.15),
-        QueueGoal(delivery_s=0.4, percentile=0.95),
-        QueueGoal(delivery_s=0.3, percentile=0.9),
-        QueueGoal(delivery_s=2.5, percentile=0.999),
-    ):
-        least = least_consumers(scenario, goal)
-        assert goal.delivery_s is not None
-        assert (
-            predict(with_consumers(scenario, least), goal.percentile).percentile_s(goal.percentile) <= goal.delivery_s
-        )
-        try:
-            fewer = predict(with_consumers(scenario, least - 1), goal.percentile).percentile_s(goal.percentile)
-        except Infeasible:
-            fewer = math.inf
-        assert fewer > goal.delivery_s
-    with pytest.raises(Infeasible, match=r"no number of consumers brings the mean delivery time to 0\.05 s"):
-        least_consumers(scenario, QueueGoal(delivery_s=0.05))
-
-
-def test_the_best_timeout_is_better_than_others_that_are_allowed() -> None:
-    scenario = at_queue(loss=0.05)
-    found = plan(scenario, QueueGoal(duplicates=0.01))
-    assert found.best_visibility_s is not None
-    best = timeout_cost(scenario, found.best_visibility_s)
-    assert best.duplicates <= 0.0101
-    for factor in (1.5, 3.0, 10.0):
-        assert timeout_cost(scenario, factor * found.best_visibility_s).delivery_s > best.delivery_s
-    assert timeout_cost(scenario, 0.7 * found.best_visibility_s).duplicates > 0.01
-
-
-def test_a_scenario_survives_its_file() -> None:
-    scenario = paper(6, 0.88, DeliveryOrder.IN_ORDER)
-    assert ScenarioFile(scenario_text(scenario, remark="two\nlines"), name="f").scenario == scenario
-
-
-FILE = "[arrivals]\nrate = 30\n[consumers]\ncount = 5\nservice_s = 0.1\n[queue]\nloss = 0.1\n"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("loss", "losses", r"^f.toml:7: queue has no field 'losses'; it has order, visibility_s, timer, loss, link_s$"),
-        ("0.1\n[queue]", "-1\n[queue]", r"^f.toml:5: consumers.service_s is -1, expected a number > 0"),
-        ("loss = 0.1", "loss = 1", r"^f.toml:7: queue.loss is 1, expected a number < 1"),
-        ("loss = 0.1", 'order = "random"', r"^f.toml:7: queue.order is 'random', expected out-of-order or in-order"),
-        ("rate = 30", "", r"^f.toml:1: arrivals needs a rate"),
-        ("count = 5", 'count = 5\ndistribution = "hyperexponential"\nservice_scv = 0.5', r"f.toml:5: .* take gamma"),
-        ("loss = 0.1", "visibility_s = 0", r"f.toml:7: visibility_s is 0: .* give a time above 0"),
-        ("rate = 30", "rate = ", r"^f.toml:2: "),
-    ],
-)
-def test_a_wrong_file_is_refused_with_the_line(old: str, new: str, message: str) -> None:
-    with pytest.raises(InvalidValue, match=message):
-        ScenarioFile(FILE.replace(old, new), name="f.toml")
+    assert simulated.utilisation == pytest.approx(found.consumers.utilisation, abs=0.07)

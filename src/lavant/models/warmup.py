@@ -21,4 +21,4 @@ def _call_all() -> None:
     )
 
 
-MODEL_KERNELS = KernelSet("models", _call_all, kinds=10)
+MODEL_KERNELS = KernelSet("models", _call_all, kinds=11)

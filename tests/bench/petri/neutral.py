@@ -21,7 +21,9 @@ def neutral(flat: FlatNet) -> dict[str, Any]:
     functions = [function_source(function, flat.scope) for function in flat.scope.functions.values()]
     return {
         "functions": "\n".join(functions),
-        "places": [[place.name, repr(list(place.initial)), place.colour.timed] for place in flat.places],
+        "places": [
+            [place.name, repr([token.value for token in place.initial]), place.colour.timed] for place in flat.places
+        ],
         "transitions": [_transition(flat, each) for each in flat.transitions],
     }
 

@@ -17,11 +17,11 @@ from lavant.models.petri.language.colours import (
     Product,
     Real,
     RecordOf,
+    Token,
     Unit,
     show_marking,
 )
-from lavant.models.petri.language.expressions import REAL
-from lavant.models.petri.language.ml_source import ml_function, ml_of, ml_putting, ml_taking
+from lavant.models.petri.language.ml_source import ml_function, ml_names, ml_of, ml_putting, ml_taking, ml_value
 from lavant.models.petri.net import IN, IN_OUT, OUT, P_HIGH, P_LOW, P_NORMAL, Net, Page, Place, Substitution, Transition
 
 _HEAD = """<?xml version="1.0" encoding="iso-8859-1"?>
@@ -35,6 +35,7 @@ _PRIORITIES = {P_HIGH: "P_HIGH", P_NORMAL: "P_NORMAL", P_LOW: "P_LOW"}
 def cpn_file(net: Net) -> str:
     """The text of a `.cpn` file. Its references are checked before it is returned."""
     net.flatten()
+    ml_names(net.scope)
     root = _Export(net).root()
     check_references(root)
     Xml.indent(root)
@@ -122,7 +123,7 @@ class _Export:
             Xml.SubElement(Xml.SubElement(element, "type"), "id").text = colour.name
             Xml.SubElement(element, "id").text = name
             Xml.SubElement(element, "layout").text = f"var {name}: {colour.name};"
-        lines = [f"val {name} = {_literal(value)};" for name, value in scope.values.items()]
+        lines = [f"val {name} = {ml_value(value)};" for name, value in scope.values.items()]
         lines += [ml_function(function) for function in scope.functions.values()]
         for line in lines:
             element = Xml.SubElement(block, "ml", {"id": self._id()})
@@ -153,14 +154,17 @@ class _Export:
         if place.port is not None:
             self._text(element, "port", (at[0] - 50, at[1] - 28), "", type=_PORTS[place.port])
         self._text(element, "type", (at[0] + 60, at[1] - 32), place.colour.name)
-        shown = show_marking(place.colour, list(place.initial)) if place.initial else ""
+        tokens = list(place.initial)
+        if any(token.time is not None for token in tokens):
+            tokens = [Token(token.value, token.time or 0.0) for token in tokens]
+        shown = show_marking(place.colour, tokens)
         self._text(element, "initmark", (at[0] + 60, at[1] + 32), shown)
 
     def _transition(self, parent: Xml.Element, page: Page, transition: Transition, at: tuple[float, float]) -> None:
         element = self._box(parent, page, transition.name, at)
         guard = f"[{ml_of(transition.guard)}]" if transition.guard is not None else ""
         self._text(element, "cond", (at[0] - 60, at[1] + 34), guard)
-        delay = f"@+{ml_of(transition.delay, REAL)}" if transition.delay is not None else ""
+        delay = f"@+{ml_of(transition.delay)}" if transition.delay is not None else ""
         self._text(element, "time", (at[0] + 60, at[1] + 34), delay)
         self._text(element, "code", (at[0] + 60, at[1] - 48), _code(transition))
         priority = _PRIORITIES.get(transition.priority, str(transition.priority))
@@ -188,7 +192,7 @@ class _Export:
             for arc in transition.arcs:
                 colour = page.places[arc.place].colour
                 if arc.puts is not None:
-                    yield arc.place, transition.name, "TtoP", ml_putting(arc.puts, colour)
+                    yield arc.place, transition.name, "TtoP", ml_putting(arc.puts)
                 else:
                     way = "BOTHDIR" if arc.reads else "PtoT"
                     yield arc.place, transition.name, way, ml_taking(arc.text, scope, colour)
@@ -264,20 +268,13 @@ def _colour(colour: ColourSet) -> Xml.Element:
     return element
 
 
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else str(value).replace("-", "~")
-
-
 def _code(transition: Transition) -> str:
     """The action as a code segment."""
     if not transition.action:
         return ""
     drawn = [name for name, _ in transition.action]
     used = sorted({each for _, expression in transition.action for each in expression.names} - set(drawn))
-    colours = transition.action
-    values = " ".join(f"val {name} = {ml_of(expression)}" for name, expression in colours)
+    values = " ".join(f"val {name} = {ml_of(expression)}" for name, expression in transition.action)
     result = f"({', '.join(drawn)})" if len(drawn) > 1 else drawn[0]
     given = f"input ({', '.join(used)});\n" if used else ""
     return f"{given}output ({', '.join(drawn)});\naction\nlet {values} in {result} end;"

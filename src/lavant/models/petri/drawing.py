@@ -172,7 +172,8 @@ class _Page:
             self._tokens(place.name, self.marking[place.name], (x, y))
 
     def _tokens(self, name: str, shown: str, at: Point) -> None:
-        count = sum(int(part.partition("`")[0]) for part in shown.split("++") if part.partition("`")[0].isdigit())
+        counts = [part.lstrip("+").partition("`")[0] for part in shown.split("++")]
+        count = sum(int(each) for each in counts if each.isdigit())
         text = shown if len(shown) <= SHOWN_MAX else f"{shown[: SHOWN_MAX - 1]}…"
         spot = (at[0] + PLACE_RX - 8, at[1] - PLACE_RY + 2)
         self.parts.append(f'<circle class="count" cx="{spot[0]:g}" cy="{spot[1]:g}" r="9"/>')
@@ -252,7 +253,7 @@ class _Page:
         self.parts.append(f'<text{attribute} x="{at[0]:g}" y="{at[1]:g}" xml:space="preserve">{escape(text)}</text>')
 
     def _svg(self) -> str:
-        boxes = [*self.boxes.values(), *self.lines]
+        boxes = [*self.boxes.values(), *self.lines] or [box_at((0, 0), BOX_W, BOX_H)]
         left, top = min(b.left for b in boxes) - MARGIN, min(b.top for b in boxes) - MARGIN
         width = max(b.right for b in boxes) + MARGIN - left
         height = max(b.bottom for b in boxes) + MARGIN - top

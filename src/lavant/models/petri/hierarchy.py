@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import ColourSet, accepts
+from lavant.models.petri.language.colours import ColourSet, Token, alike
 from lavant.models.petri.language.expressions import Scope
 from lavant.models.petri.language.inscriptions import Multiset, TokenPattern
 from lavant.models.petri.net import IN, OUT, Net, Page, Transition
@@ -20,7 +19,7 @@ INSTANCES_MAX = 10_000
 class FlatPlace(msgspec.Struct, frozen=True):
     name: str
     colour: ColourSet
-    initial: tuple[Any, ...]
+    initial: tuple[Token, ...]
 
 
 class FlatTransition(msgspec.Struct, frozen=True):
@@ -122,7 +121,7 @@ class _Flattening:
     def _check_fusion(self, page: Page, name: str, fusion: str, first: FlatPlace) -> None:
         place = page.places[name]
         where = f"page {page.name!r}, place {name!r}"
-        if place.colour.timed != first.colour.timed or not accepts(first.colour, place.colour):
+        if place.colour.timed != first.colour.timed or not alike(first.colour, place.colour):
             raise InvalidValue(
                 f"{where}: fusion set {fusion!r} has colour set {first.colour.name}, not {place.colour.name}"
             )
@@ -154,7 +153,12 @@ def _sockets(
         if name not in given:
             raise InvalidValue(f"{where}: port {name!r} of page {below.name!r} has no socket")
         socket = page.places[given[name]]
-        if socket.colour.timed != port.colour.timed or not accepts(socket.colour, port.colour):
+        if socket.port in (IN, OUT) and port.port != socket.port:
+            raise InvalidValue(
+                f"{where}: port {name!r} of page {below.name!r} is an {port.port} port, "
+                f"but its socket {socket.name!r} is an {socket.port} port itself"
+            )
+        if socket.colour.timed != port.colour.timed or not alike(socket.colour, port.colour):
             raise InvalidValue(
                 f"{where}: port {name!r} has colour set {port.colour.name}, "
                 f"but its socket {socket.name!r} has {socket.colour.name}"

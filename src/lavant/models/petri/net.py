@@ -12,6 +12,7 @@ flat = net.flatten()
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import ColourSet, Enumeration
+from lavant.models.petri.language.colours import ColourSet, Enumeration, Token, is_name
 from lavant.models.petri.language.expressions import (
     BOOL,
     BUILT_IN,
@@ -27,6 +28,9 @@ from lavant.models.petri.language.expressions import (
     Expression,
     Function,
     Scope,
+    parse,
+    parse_action,
+    text_of,
     typed,
 )
 from lavant.models.petri.language.inscriptions import (
@@ -49,7 +53,8 @@ P_HIGH, P_NORMAL, P_LOW = 100, 1_000, 10_000
 IN, OUT, IN_OUT = "in", "out", "in/out"
 """Kinds of ports, seen from the page that has them."""
 
-_RESERVED = {*BUILT_IN, "empty", "each", "first", "rest", "len", "any", "all", "replace", "_"}
+_RESERVED = {*BUILT_IN, "empty", "each", "first", "rest", "len", "any", "all", "replace", "_"} - {"gamma", "lognormal"}
+"""Names of the language, but for functions that came later: a net may have a value or a function of such a name."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,7 +62,7 @@ class Place(msgspec.Struct, frozen=True):
 
     name: str
     colour: ColourSet
-    initial: tuple[Any, ...] = ()
+    initial: tuple[Token, ...] = ()
     port: str | None = None
     fusion: str | None = None
     at: tuple[float, float] | None = None
@@ -117,16 +122,20 @@ class Page:
         fusion: str | None = None,
         at: tuple[float, float] | None = None,
     ) -> Place:
-        """Add a place with its colour set and its initial tokens."""
+        """Add a place with its colour set and its initial tokens: values, or a `Token` that can be taken later."""
         with self._blame(f"place {name!r}"):
             self._check_new(name, self.places)
+            if not isinstance(colour, ColourSet):
+                raise InvalidValue(f"{colour!r} is no colour set; give one that Net.colour returned")
             if self.net.scope.colours.get(colour.name) is not colour:
                 raise InvalidValue(f"colour set {colour.name} is not declared in this net; declare it with Net.colour")
             if port not in (None, IN, OUT, IN_OUT):
                 raise InvalidValue(f"port {port!r} is none of {IN!r}, {OUT!r}, {IN_OUT!r}")
             if port is not None and fusion is not None:
                 raise InvalidValue("a port cannot be a member of a fusion set, too")
-            tokens = tuple(colour.token(value) for value in initial)
+            if isinstance(initial, str) or not isinstance(initial, Iterable):
+                raise InvalidValue(f"the initial marking {initial!r} is no list of tokens")
+            tokens = tuple(_initial(colour, each) for each in initial)
             if port is not None and tokens:
                 raise InvalidValue("a port takes its tokens from its socket; put the initial marking there")
             self.places[name] = Place(name, colour, tokens, port, fusion, at)
@@ -152,6 +161,9 @@ class Page:
         """
         with self._blame(f"transition {name!r}"):
             self._check_new(name, self.transitions, self.substitutions)
+            for each in (takes, reads, puts):
+                if each is not None and not isinstance(each, Mapping):
+                    raise InvalidValue(f"{each!r} does not map places to inscriptions")
             arcs = tuple(self._arcs(takes or {}, reads or {}, puts or {}))
             if not arcs:
                 raise InvalidValue("it has no arc, so it could occur for ever; give it a place to take from")
@@ -159,13 +171,15 @@ class Page:
                 raise InvalidValue(f"priority {priority!r} is no whole number; take P_HIGH, P_NORMAL, P_LOW or another")
             scope = self.net.scope
             with self._blame("guard"):
-                guard_ = typed(guard, scope, BOOL) if guard else None
+                guard_ = typed(parse(guard), scope, BOOL) if guard else None
                 if guard_ is not None and (guard_.is_random or "time" in guard_.calls):
                     raise InvalidValue(f"`{guard}` depends on chance or on the clock; a guard depends on tokens only")
             with self._blame("action"):
                 action_ = tuple(self._action(action))
             with self._blame("delay"):
-                delay_ = typed(delay, scope, REAL) if delay else None
+                delay_ = typed(parse(delay), scope, REAL) if delay else None
+                if delay_ is not None and not any(arc.puts and self.places[arc.place].colour.timed for arc in arcs):
+                    raise InvalidValue(f"`{delay}` delays nothing, since no arc puts tokens of a timed colour set")
             found = Transition(
                 name,
                 arcs,
@@ -212,11 +226,9 @@ class Page:
 
     def _action(self, text: str) -> Iterator[tuple[str, Expression]]:
         scope = self.net.scope
-        for part in filter(None, (each.strip() for each in text.split(";"))):
-            name, equals, value = part.partition("=")
-            name = name.strip()
-            if not equals or name not in scope.variables:
-                raise InvalidValue(f"`{part}` is not of the form `variable = expression`, with a declared variable")
+        for name, value in parse_action(text):
+            if name not in scope.variables:
+                raise InvalidValue(f"`{name} = {text_of(value)}` sets `{name}`, which is no variable; declare it")
             yield name, typed(value, scope, scope.variables[name])
 
     def _free(
@@ -236,7 +248,7 @@ class Page:
         used.update((name, "guard") for name in (guard.names if guard else ()))
         for name, expression in action:
             used.update((each, "action") for each in expression.names - drawn)
-            if name in bound | set(used):
+            if name in bound | set(used) | drawn:
                 raise InvalidValue(f"action sets `{name}`, which is bound already")
             drawn.add(name)
         used.update((name, "delay") for name in (delay.names if delay else frozenset()) - drawn)
@@ -287,8 +299,12 @@ class Net:
         with _blame(f"colour set {colour.name!r}"):
             self._check_new(colour.name)
             for part in colour.parts():
+                if not isinstance(part, ColourSet):
+                    raise InvalidValue(f"{part!r} is no colour set")
                 if self.scope.colours.get(part.name) is not part:
                     raise InvalidValue(f"{part.name} is not declared; declare it first")
+            if (mistake := colour.mistake()) is not None:
+                raise InvalidValue(mistake)
             if isinstance(colour, Enumeration):
                 for value in colour.names:
                     self._check_new(value)
@@ -311,6 +327,8 @@ class Net:
         for name, value in values.items():
             with _blame(f"value {name!r}"):
                 self._check_new(name)
+                if not isinstance(value, int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
+                    raise InvalidValue(f"{value!r} is no finite number, truth value or text")
                 self.scope.values[name] = value
 
     def function(self, name: str, text: str, **parameters: ColourSet) -> None:
@@ -318,7 +336,7 @@ class Net:
         with _blame(f"function {name!r}"):
             self._check_new(name)
             inner = Scope(self.scope.colours, parameters, self.scope.values, self.scope.functions)
-            body = typed(text, inner)
+            body = typed(parse(text), inner)
             if body.is_random or "time" in body.calls:
                 raise InvalidValue(
                     f"`{text}` depends on chance or on the clock; a function depends on its arguments only"
@@ -340,7 +358,7 @@ class Net:
 
     def _check_new(self, name: str) -> None:
         scope = self.scope
-        if not name.isidentifier() or name in _RESERVED:
+        if not is_name(name) or name in _RESERVED:
             raise InvalidValue(f"{name!r} is reserved, or no identifier")
         for kind in (scope.colours, scope.variables, scope.values, scope.functions):
             if name in kind:
@@ -349,12 +367,22 @@ class Net:
             raise InvalidValue(f"{name!r} is a value of an enumeration already")
 
 
+def _initial(colour: ColourSet, given: Any) -> Token:
+    token = given if isinstance(given, Token) else Token(given)
+    if token.time is not None:
+        if not colour.timed:
+            raise InvalidValue(f"{given!r} has a time stamp, and colour set {colour.name} is not timed")
+        if not 0 <= token.time < math.inf:
+            raise InvalidValue(f"{given!r} has a time stamp that is no time from 0 on")
+    return Token(colour.token(token.value), token.time or None)
+
+
 def conjuncts(guard: Expression) -> list[Expression]:
     """The parts of a guard that must all hold."""
     nodes = (
         guard.node.values if isinstance(guard.node, ast.BoolOp) and isinstance(guard.node.op, ast.And) else [guard.node]
     )
-    return [Expression(node, BOOL, guard.types, _names(node, guard), guard.calls) for node in nodes]
+    return [Expression(node, BOOL, guard.types, _names(node, guard), guard.calls, guard.widened) for node in nodes]
 
 
 def _names(node: ast.AST, whole: Expression) -> frozenset[str]:

@@ -14,7 +14,9 @@ import numpy as np
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.simulator_source import COUNTED, simulator_source, storage_of
 from lavant.models.petri.hierarchy import FlatNet
+from lavant.models.petri.language.colours import Token
 from lavant.models.petri.language.inscriptions import token_count
+from lavant.models.petri.language.python_source import draw
 from lavant.models.petri.monitors import DataCollection, Monitor, Occurrences, Size, check_monitors
 
 DRAWS = 4_096
@@ -42,13 +44,6 @@ class Statistics(msgspec.Struct, frozen=True):
     mean: float
     least: float
     greatest: float
-
-
-class Token(msgspec.Struct, frozen=True):
-    """A token of a marking. One with a time stamp in the future cannot be taken yet."""
-
-    value: Any
-    time: float | None = None
 
 
 class Simulation:
@@ -214,7 +209,7 @@ class _Sum:
 
 def _compiled(flat: FlatNet, monitors: tuple[Monitor, ...]) -> dict[str, Any]:
     source = simulator_source(flat, monitors)
-    names: dict[str, Any] = {"_push": heappush, "_pop": heappop, "_order": _order, "_count": token_count}
+    names: dict[str, Any] = {"_push": heappush, "_pop": heappop, "_order": _order, "_count": token_count, "_draw": draw}
     exec(
         compile(source, f"<simulator of {flat.name}>", "exec"), names
     )  # written by simulator_source, from checked text

@@ -19,6 +19,7 @@ from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.successor_source import places_of, successor_source
 from lavant.models.petri.hierarchy import FlatNet
 from lavant.models.petri.language.colours import ListOf, show_marking
+from lavant.models.petri.language.expressions import check_drawable
 from lavant.models.petri.language.inscriptions import token_count
 from lavant.models.petri.strong_components import strong_components
 
@@ -155,7 +156,8 @@ class _Search:
             [rule for rule, each in zip(self.rules, flat.transitions, strict=True) if each.transition.priority == level]
             for level in levels
         ]
-        initial = [tuple(sorted(place.initial)) for place in flat.places] + [each.initial for each in histories]
+        initial: list[Any] = [tuple(sorted(token.value for token in place.initial)) for place in flat.places]
+        initial += [each.initial for each in histories]
         first = tuple(column.number(value, 0) for column, value in zip(self.columns, initial, strict=True))
         self.numbers: dict[tuple[int, ...], int] = {first: 0}
         self.states = [first]
@@ -229,8 +231,7 @@ class _Search:
             found = rule.successors(*before[: len(rule.places)])
         except (ArithmeticError, LookupError, StopIteration, InvalidValue) as error:
             name = self.flat.transitions[rule.bit].name
-            way = ", ".join(step.transition for step in self.trace(at)) or "nothing"
-            raise InvalidValue(f"transition {name}, after {way}: {str(error) or 'a list is empty'}") from None
+            raise InvalidValue(f"transition {name}, {self._after(at)}: {str(error) or 'a list is empty'}") from None
         effects = []
         for binding, after in found:
             values = list(after)
@@ -257,9 +258,19 @@ class _Search:
             holds = check.cache.get(key)
             if holds is None:
                 values = [self.columns[column].values[state[column]] for column in check.columns]
-                holds = check.cache[key] = bool(check.holds(*values))
+                holds = check.cache[key] = self._decide(check, values, target)
             if not holds and check.name not in self.violated:
                 self.violated[check.name] = target
+
+    def _decide(self, check: _Check, values: list[Any], state: int) -> bool:
+        try:
+            return bool(check.holds(*values))
+        except Exception as error:  # somebody else's function
+            said = f"{type(error).__name__}: {error}"
+            raise InvalidValue(f"{check.name!r} cannot be decided {self._after(state)}: {said}") from None
+
+    def _after(self, state: int) -> str:
+        return f"after {', '.join(step.transition for step in self.trace(state)) or 'nothing'}"
 
     def trace(self, state: int) -> list[TraceStep]:
         steps: list[TraceStep] = []
@@ -375,10 +386,12 @@ def _growth(before: list[Any], after: list[Any]) -> list[int]:
 
 
 def _bernoulli(probability: float) -> tuple[bool, ...]:
+    check_drawable("bernoulli", probability)
     if probability <= 0:
         return (False,)
     return (True,) if probability >= 1 else (False, True)
 
 
 def _discrete(least: int, greatest: int) -> range:
+    check_drawable("discrete", least, greatest)
     return range(least, greatest + 1)

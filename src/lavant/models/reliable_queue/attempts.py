@@ -4,12 +4,15 @@ A consumer takes a message at time 0 and is done after S. With probability p the
 is visible again, unless it was acknowledged before; then it waits for w, and the next attempt begins. An
 acknowledgement counts until then: a queue refuses it only when somebody else holds the message.
 
-The time B from the start of an attempt to the first complete one follows from w and S alone:
+A message that is only slow still keeps its consumer, so it waits for one of the others: for w', which is longer than w,
+and endless where there are no others. The time B from the start of an attempt to the first complete one follows from
+the waits and S alone:
 
-    P(B > x) = (p + q·P(S > x)) · P(w + B' > x − V)        the last factor is 1 before V
+    P(B > x) = p·P(w + B' > x − V) + q·P(S > x)·P(w' + B' > x − V)        the factors with V are 1 before V
 
-with B' like B. Along a grid, the right side is known when it is needed. A message is attempted 1/(q·P(S ≤ V + w)) times
-on average. Where no service is longer than V, both are Eq. 9's: 1/q attempts, and p/q times the timeout.
+with B' like B. Along a grid, the right side is known when it is needed. Over a link with delay D, a message is
+attempted 1/(q·P(S + 2·D ≤ V + w')) times on average: it goes there, and its acknowledgement comes back. Where no
+service is longer than V − 2·D, both are Eq. 9's: 1/q attempts, and p/q times the timeout.
 
 If the timer starts when the service is over (`TimerStart.SEND`), no attempt overlaps another, and B is a geometric sum.
 
@@ -19,6 +22,10 @@ acknowledged in time: it is processed again and again, until its dead-letter lim
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
+import msgspec
 import numpy as np
 
 from lavant.core.kernels.kernels import kernel
@@ -27,42 +34,94 @@ from lavant.models.reliable_queue import grids
 from lavant.models.reliable_queue.scenario import ServiceTime
 
 
-def success(service: ServiceTime, visibility_s: float, *, loss: float, delayed: float, wait_s: float) -> float:
-    """The probability that an attempt is the last one of its message.
+def all_attempts(service: ServiceTime, *, attempts: float) -> ServiceTime:
+    """The services of all attempts at a message together: a geometric sum.
 
-    >>> round(success(ServiceTime(mean_s=1.0), 1.0, loss=0.0, delayed=0.0, wait_s=0.0), 4)  # exponential: 1 − 1/e
-    0.6321
+    >>> all_attempts(ServiceTime(mean_s=1.0, scv=0.0), attempts=2.0)
+    ServiceTime(mean_s=2.0, scv=0.5, family=<ServiceFamily.GAMMA: 'gamma'>)
     """
-    in_time = float(grids.service_cdf(service, np.array([visibility_s]))[0])
-    if delayed > 0 and wait_s > 0:
+    scv = service.scv + (1.0 - 1.0 / attempts) * (1.0 - service.scv)
+    return msgspec.structs.replace(service, mean_s=attempts * service.mean_s, scv=scv)
+
+
+class Wait(NamedTuple):
+    """No wait, or with some probability an exponential one."""
+
+    probability: float
+    mean_s: float
+    """Of all."""
+
+    def decay(self, step_s: float) -> float:
+        """By how much the probability of a longer wait decreases in a step."""
+        return math.exp(-step_s * self.probability / self.mean_s) if self.probability > 0 and self.mean_s > 0 else 0.0
+
+
+NO_WAIT, ENDLESS = Wait(0.0, 0.0), Wait(1.0, math.inf)
+
+
+def wait_for_others(wait: Wait, consumers: int, utilisation: float) -> Wait:
+    """w', from the wait w for any consumer: all others are busy more often, and are fewer.
+
+    At M/M/m, P(m − 1 or more) is P(m or more)/ρ, and each of those ahead takes m/(m − 1) times as long to begin.
+
+    >>> wait_for_others(Wait(0.25, 1.0), 2, 0.5), wait_for_others(Wait(0.5, 1.0), 1, 0.5)
+    (Wait(probability=0.5, mean_s=4.0), Wait(probability=1.0, mean_s=inf))
+    """
+    if consumers == 1:
+        return ENDLESS
+    if wait.probability <= 0:
+        return NO_WAIT
+    probability = min(1.0, wait.probability / utilisation)
+    return Wait(probability, probability * wait.mean_s / wait.probability * consumers / (consumers - 1))
+
+
+def success(service: ServiceTime, left_s: float, *, loss: float, again: Wait) -> float:
+    """The probability that an attempt is the last one of its message; `left_s` is V − 2·D, and `again` is w'.
+
+    >>> round(success(ServiceTime(mean_s=1.0), 1.0, loss=0.0, again=NO_WAIT), 4)  # exponential: 1 − 1/e
+    0.6321
+    >>> success(ServiceTime(mean_s=1.0), 1.0, loss=0.25, again=ENDLESS)
+    0.75
+    """
+    in_time = float(grids.service_cdf(service, np.array([max(0.0, left_s)]))[0])
+    if again.probability > 0 and again.mean_s > 0:
         quantiles = (np.arange(512) + 0.5) / 512
-        later = visibility_s - np.log1p(-quantiles) * wait_s / delayed
-        in_time = (1.0 - delayed) * in_time + delayed * float(grids.service_cdf(service, later).mean())
+        later = np.maximum(0.0, left_s - np.log1p(-quantiles) * again.mean_s / again.probability)
+        waited = float(grids.service_cdf(service, later).mean())
+        in_time = (1.0 - again.probability) * in_time + again.probability * waited
     return (1.0 - loss) * in_time
 
 
 def completion_cdf(
-    service_cdf: Floats, step_s: float, *, visibility_s: float, loss: float, delayed: float, wait_s: float
+    service_cdf: Floats, step_s: float, *, visibility_s: float, loss: float, wait: Wait, again: Wait
 ) -> Floats:
     """From the time a message becomes visible to its first complete attempt, if the timer starts with the attempt."""
-    decay = np.exp(-step_s * delayed / wait_s) if delayed > 0 and wait_s > 0 else 0.0
-    tails = np.empty((2, len(service_cdf)))
-    _complete(service_cdf, loss, max(1, round(visibility_s / step_s)), delayed, decay, tails)
+    tails = np.empty((3, len(service_cdf)))
+    waits = (wait.probability, wait.decay(step_s), again.probability, again.decay(step_s))
+    _complete(service_cdf, loss, max(1, round(visibility_s / step_s)), waits, tails)
     return np.asarray(1.0 - tails[1])
 
 
 @kernel
-def _complete(service_cdf: Floats, loss: float, timeout: int, delayed: float, decay: float, tails: Floats) -> None:
-    """P(B > x) and P(w + B > x). The wait is 0, or exponential, so one figure carries it from point to point."""
-    waited = 1.0
+def _complete(
+    service_cdf: Floats, loss: float, timeout: int, waits: tuple[float, float, float, float], tails: Floats
+) -> None:
+    """P(B > x), P(w + B > x) and P(w' + B > x). Waits are 0, or exponential: one figure carries each along the grid."""
+    delayed, decay, delayed_again, decay_again = waits
+    waited = waited_again = 1.0
     for i in range(service_cdf.size):
-        tail = loss + (1.0 - loss) * (1.0 - service_cdf[i])
+        lost, slow = loss, (1.0 - loss) * (1.0 - service_cdf[i])
         if i >= timeout:
-            tail *= tails[1, i - timeout]
+            lost *= tails[1, i - timeout]
+            slow *= tails[2, i - timeout]
+        tail = lost + slow
         tails[0, i] = tail
         if i > 0:
-            waited = decay * waited + (1.0 - decay) * 0.5 * (tail + tails[0, i - 1])
+            between = 0.5 * (tail + tails[0, i - 1])
+            waited = decay * waited + (1.0 - decay) * between
+            waited_again = decay_again * waited_again + (1.0 - decay_again) * between
         tails[1, i] = (1.0 - delayed) * tail + delayed * waited
+        tails[2, i] = (1.0 - delayed_again) * tail + delayed_again * waited_again
 
 
 def repeated(attempt_cdf: Floats, step_s: float, *, visibility_s: float, loss: float) -> Floats:

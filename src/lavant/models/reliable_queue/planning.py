@@ -11,12 +11,11 @@ import math
 import msgspec
 
 from lavant.core.errors import Infeasible, InvalidValue
-from lavant.models.reliable_queue.in_order import CHECKED_LOSS_MAX, CHECKED_SERVICE_SCV_MAX
+from lavant.models.reliable_queue import limits
 from lavant.models.reliable_queue.prediction import QueuePrediction, attempts_of, predict
 from lavant.models.reliable_queue.scenario import (
     COUNT_MAX,
     SECONDS_MAX,
-    DeliveryOrder,
     Phase,
     QueueGoal,
     QueueScenario,
@@ -65,7 +64,7 @@ def plan(scenario: QueueScenario, goal: QueueGoal) -> QueuePlan:
     >>> scenario = QueueScenario(arrival_rate_per_s=30.3, consumers=consumers, loss=0.01, visibility_s=5.0)
     >>> found = plan(scenario, QueueGoal(delivery_s=0.2))
     >>> found.least_consumers, round(found.best_visibility_s, 2)
-    (5, 0.45)
+    (5, 0.44)
     """
     if goal.percentile is not None and not 0 < goal.percentile < 1:
         raise InvalidValue(f"a percentile is a share between 0 and 1, such as 0.95, got {goal.percentile:g}")
@@ -125,8 +124,11 @@ def _refuse(scenario: QueueScenario, goal: QueueGoal) -> None:
 
 
 def best_timeout_s(scenario: QueueScenario, goal: QueueGoal) -> float:
-    """Of the timeouts that repeat no more messages than allowed, the one with the least mean delivery time."""
-    low_s, high_s = 0.0, scenario.consumers.service.mean_s
+    """Of the timeouts that repeat no more messages than allowed, the one with the least mean delivery time.
+
+    None is shorter than a service, over the link and back, even if a single consumer would repeat nothing.
+    """
+    low_s = high_s = scenario.consumers.service.mean_s + 2.0 * scenario.link_s
     while _duplicates(scenario, high_s) > goal.duplicates:
         if high_s > SECONDS_MAX:
             raise Infeasible(f"no timeout up to {SECONDS_MAX:g} s keeps the duplicates below {goal.duplicates:g}")
@@ -166,23 +168,33 @@ def timeout_cost(scenario: QueueScenario, visibility_s: float) -> TimeoutCost:
 def _warnings(scenario: QueueScenario, goal: QueueGoal, found: QueuePrediction) -> tuple[str, ...]:
     warnings = []
     mean_s = scenario.consumers.service.mean_s
-    if scenario.timer is TimerStart.RECEIVE and scenario.visibility_s < mean_s:
+    link = f" and twice the link_s of {scenario.link_s:g} s" if scenario.link_s else ""
+    if scenario.timer is TimerStart.RECEIVE and scenario.in_time_s < mean_s:
         warnings.append(
-            f"visibility_s {scenario.visibility_s:g} is below the mean service time of {mean_s:g} s: messages become "
-            f"visible while they are processed, each is processed {1.0 + found.duplicates:.2f} times on average, and "
-            f"consumers are {found.consumers.utilisation:.0%} busy"
+            f"visibility_s {scenario.visibility_s:g} is below the mean service time of {mean_s:g} s{link}: messages "
+            f"become visible while they are processed, each is processed {1.0 + found.duplicates:.2f} times on "
+            f"average, and consumers are {found.consumers.utilisation:.0%} busy"
         )
-    if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
-        scv = max(scenario.senders.service.scv, scenario.consumers.service.scv)
-        if scenario.arrival_scv != 1 or scv > CHECKED_SERVICE_SCV_MAX or scenario.loss > CHECKED_LOSS_MAX:
-            warnings.append(
-                "in-order delivery times are within 5 % of simulations for arrivals with a scv of 1, a service_scv up "
-                f"to {CHECKED_SERVICE_SCV_MAX:g} and a loss up to {CHECKED_LOSS_MAX:g}; here they may be 13 % off: "
-                "check with `lavant queue compare`"
-            )
-        if goal.percentile is not None:
-            warnings.append(
-                "percentiles of in-order delivery times are 4 % off simulations on average, and up to 34 %: check with "
-                "`lavant queue compare`"
-            )
+    if scenario.is_acknowledged_late:
+        warnings.append(
+            f"visibility_s {scenario.visibility_s:g} is not above twice the link_s of {scenario.link_s:g} s: messages "
+            "become visible before an acknowledgement can be back, which the prediction leaves out"
+        )
+    if limits.repeats_too_often(found):
+        warnings.append(
+            f"{found.duplicates:.2g} duplicates for each message keep consumers {found.consumers.utilisation:.0%} "
+            f"busy: with more than {limits.DUPLICATES:g} at a utilisation above {limits.BUSY_WITH_DUPLICATES:g}, "
+            "predicted delivery times may be 50% too long: check with `lavant queue compare`"
+        )
+    if beyond := limits.beyond(scenario, found):
+        warnings.append(
+            f"{scenario.order} delivery times are within 5 % of simulations for {limits.described(scenario)}; with "
+            f"{', '.join(beyond)} they may be {limits.ERROR_BEYOND[scenario.order]:.0%} off: check with `lavant queue "
+            "compare`"
+        )
+    if limits.order_matters(scenario) and goal.percentile is not None:
+        warnings.append(
+            "percentiles of in-order delivery times are 4 % off simulations on average, and up to 34 %: check with "
+            "`lavant queue compare`"
+        )
     return tuple(warnings)

@@ -18,7 +18,7 @@ from lavant.core.errors import Infeasible
 from lavant.models.delay import delay_probability
 from lavant.models.layout import Floats
 from lavant.models.reliable_queue import attempts, bursts, grids, in_order, lindley
-from lavant.models.reliable_queue.columns import QueueColumns, evaluate
+from lavant.models.reliable_queue.columns import QueueColumns, change_s, evaluate
 from lavant.models.reliable_queue.scenario import DeliveryOrder, Phase, QueueScenario, TimerStart
 
 ITERATIONS_MAX = 200
@@ -77,7 +77,7 @@ def attempts_of(scenario: QueueScenario) -> float:
     q, service = 1.0 - scenario.loss, scenario.consumers.service
     if scenario.timer is TimerStart.SEND:
         return 1.0 / q
-    most = attempts.success(service, scenario.visibility_s, loss=scenario.loss, delayed=0.0, wait_s=0.0)
+    most = attempts.success(service, scenario.in_time_s, loss=scenario.loss, again=attempts.NO_WAIT)
     if most >= q * (1.0 - _IN_TIME):
         return 1.0 / q
     limit = scenario.consumers.rate_per_s / scenario.arrival_rate_per_s
@@ -96,10 +96,9 @@ def attempts_of(scenario: QueueScenario) -> float:
 def _needed(scenario: QueueScenario, tried: float) -> float:
     """The attempts that follow from the waits under so many attempts."""
     columns = _columns(scenario, tried)
-    delayed, wait_s = _roughly(scenario, columns, tried)
-    return 1.0 / attempts.success(
-        scenario.consumers.service, scenario.visibility_s, loss=scenario.loss, delayed=delayed, wait_s=wait_s
-    )
+    busy, wait = float(columns.utilisation[1][0]), _roughly(scenario, columns, tried)
+    again = attempts.wait_for_others(wait, scenario.consumers.count, busy)
+    return 1.0 / attempts.success(scenario.consumers.service, scenario.in_time_s, loss=scenario.loss, again=again)
 
 
 def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePrediction:
@@ -116,14 +115,16 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
     require_stable(scenario)
     count = attempts_of(scenario)
     columns = _columns(scenario, count)
+    busy = float(columns.utilisation[1][0])
     delayed, wait_s = _wait(scenario, columns, count)
+    again = attempts.wait_for_others(attempts.Wait(delayed, wait_s), scenario.consumers.count, busy)
     step_s = _step_s(scenario, wait_s)
     first_s, first = _first_phase(scenario, step_s)
     held = 0.0
     if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
         wait_s, delayed = _in_bursts(scenario, columns, count)
         held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario))
-    second_s, second = _second_phase(scenario, step_s, delayed, wait_s)
+    second_s, second = _second_phase(scenario, step_s, attempts.Wait(delayed, wait_s), again)
     total = grids.inverse(grids.transform(first) * grids.transform(second))
     link_s = 2.0 * scenario.link_s
 
@@ -144,7 +145,7 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
         ),
         consumers=PhasePrediction(
             count=scenario.consumers.count,
-            utilisation=float(columns.utilisation[1][0]),
+            utilisation=busy,
             waiting=waiting,
             wait_s=wait_s,
         ),
@@ -165,17 +166,20 @@ def require_stable(scenario: QueueScenario) -> None:
     """Raise if a phase is too slow, with the threads that it needs."""
     rate = scenario.arrival_rate_per_s
     senders, consumers, q = scenario.senders, scenario.consumers, 1.0 - scenario.loss
+    slow = []
     if senders is not None and rate >= senders.rate_per_s:
-        raise Infeasible(
+        slow.append(
             f"senders are too slow: {_capacity(senders, 'sender')}, and {rate:g} messages a second arrive; give them "
             f"a count of at least {_least(senders, rate)}"
         )
     if rate / q >= consumers.rate_per_s:
         again = f" ({scenario.loss:.3g} of the deliveries are lost and repeated)" if scenario.loss else ""
-        raise Infeasible(
+        slow.append(
             f"consumers are too slow: {_capacity(consumers, 'consumer')}, and {rate / q:g} deliveries a second are "
             f"needed{again}; give them a count of at least {_least(consumers, rate / q)}"
         )
+    if slow:
+        raise Infeasible("; ".join(slow))
 
 
 def _capacity(phase: Phase, name: str) -> str:
@@ -202,23 +206,37 @@ def _columns(scenario: QueueScenario, count: float) -> QueueColumns:
     )
 
 
-def _roughly(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
-    """Of an attempt: the probability of a wait, and the mean over all, from two moments."""
+def _roughly(scenario: QueueScenario, columns: QueueColumns, count: float) -> attempts.Wait:
+    """The wait of an attempt, from two moments."""
     consumers = scenario.consumers
     load = scenario.arrival_rate_per_s * count * consumers.service.mean_s
     delayed = delay_probability(load, consumers.count, float(columns.arrival_scv[1][0]), consumers.service.scv)
-    return delayed, float(columns.waiting[1][0]) / (scenario.arrival_rate_per_s * count)
+    return attempts.Wait(delayed, float(columns.waiting[1][0]) / (scenario.arrival_rate_per_s * count))
 
 
 def _wait(scenario: QueueScenario, columns: QueueColumns, count: float) -> tuple[float, float]:
-    """The same, with the mean from the whole distributions."""
-    wait_s = lindley.wait_s(
-        rate_per_s=scenario.arrival_rate_per_s * count,
-        arrival_scv=float(columns.arrival_scv[1][0]),
-        service=scenario.consumers.service,
-        servers=scenario.consumers.count,
+    """Of an attempt: the probability of a wait, and the mean over all, from the whole distributions.
+
+    A message that is visible again at once goes on where it was, or another one goes on in its place: the number of
+    messages is the same as if all attempts at one were a single service. The longer the timeout beside the time τ in
+    which the queue changes, the more a repetition is like any other arrival: τ/(τ + 2·V) fits simulations.
+    """
+    rate, consumers, arrival_scv = scenario.arrival_rate_per_s, scenario.consumers, float(columns.arrival_scv[1][0])
+    service = consumers.service
+    wait_s = lindley.wait_s(rate_per_s=rate * count, arrival_scv=arrival_scv, service=service, servers=consumers.count)
+    load = rate * count * service.mean_s
+    delayed = delay_probability(load, consumers.count, arrival_scv, service.scv)
+    if count <= 1:
+        return delayed, wait_s
+    tau_s = change_s(1.0, float(service.scv), service.mean_s, float(consumers.count), load)
+    at_once = tau_s / (tau_s + 2.0 * scenario.visibility_s)
+    whole_s = lindley.wait_s(
+        rate_per_s=rate,
+        arrival_scv=max(0.0, 1.0 + count * (arrival_scv - 1.0)),
+        service=attempts.all_attempts(service, attempts=count),
+        servers=consumers.count,
     )
-    return _roughly(scenario, columns, count)[0], wait_s
+    return delayed, at_once * whole_s / count + (1.0 - at_once) * wait_s
 
 
 def _wait_1_s(scenario: QueueScenario) -> float:
@@ -247,6 +265,14 @@ def _first_phase(scenario: QueueScenario, step_s: float) -> tuple[float, Floats]
         residual = grids.residual_cdf(served, step_s)
         served = in_order.release_cdf(served, residual, in_order.in_service(load, senders.count))
         mean_s = grids.mean_of(served, step_s)
+        later_s = (1.0 - delayed) * bursts.later_release_s(
+            rate_per_s=scenario.arrival_rate_per_s,
+            arrival_scv=scenario.arrival_scv,
+            sender=service,
+            delaying=in_order.delaying(load, senders.count),
+        )
+        served = np.interp(at_s * (mean_s / (mean_s + later_s)), at_s, served)
+        mean_s += later_s
     whole = grids.inverse(grids.transform(grids.wait_cdf(delayed, wait_s, at_s)) * grids.transform(served))
     return wait_s + mean_s, whole
 
@@ -260,29 +286,30 @@ def _in_bursts(scenario: QueueScenario, columns: QueueColumns, count: float) -> 
         arrival_scv=scenario.arrival_scv,
         sender=senders.service,
         delaying=in_order.delaying(rate * senders.service.mean_s, senders.count),
-        consumer=consumers.service,
+        consumer=attempts.all_attempts(consumers.service, attempts=count),
         consumers=consumers.count,
-        utilisation=float(columns.utilisation[1][0]),
-        attempts=count,
     )
+    longer_s /= count
     delayed, usual_s = _wait(scenario, columns, count)
     waits_too = longer_s / (longer_s + 0.7 * consumers.service.mean_s)  # fits simulations to .04
     return usual_s + longer_s, delayed + (1.0 - delayed) * waits_too
 
 
-def _second_phase(scenario: QueueScenario, step_s: float, delayed: float, wait_s: float) -> tuple[float, Floats]:
+def _second_phase(
+    scenario: QueueScenario, step_s: float, wait: attempts.Wait, again: attempts.Wait
+) -> tuple[float, Floats]:
     """From the time a message may start to its first complete attempt."""
     p, timeout_s, service = scenario.loss, scenario.visibility_s, scenario.consumers.service
     at_s = grids.times(step_s)
     served = grids.service_cdf(service, at_s)
     if scenario.timer is TimerStart.SEND:
-        attempt = grids.inverse(grids.transform(grids.wait_cdf(delayed, wait_s, at_s)) * grids.transform(served))
+        attempt = grids.inverse(grids.transform(grids.wait_cdf(*wait, at_s)) * grids.transform(served))
         whole = attempts.repeated(attempt, step_s, visibility_s=timeout_s, loss=p)
-        return (wait_s + service.mean_s + p * timeout_s) / (1.0 - p), whole
-    whole = attempts.completion_cdf(served, step_s, visibility_s=timeout_s, loss=p, delayed=delayed, wait_s=wait_s)
+        return (wait.mean_s + service.mean_s + p * timeout_s) / (1.0 - p), whole
+    whole = attempts.completion_cdf(served, step_s, visibility_s=timeout_s, loss=p, wait=wait, again=again)
     in_time = float(grids.service_cdf(service, np.array([timeout_s]))[0])
     if in_time > 1.0 - _IN_TIME:
-        return (wait_s + p * timeout_s) / (1.0 - p) + service.mean_s, whole
+        return (wait.mean_s + p * timeout_s) / (1.0 - p) + service.mean_s, whole
     return grids.mean_of(whole, step_s), whole
 
 

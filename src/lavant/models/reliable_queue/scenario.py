@@ -37,7 +37,7 @@ from typing import Annotated
 import msgspec
 
 from lavant.core.errors import InvalidValue
-from lavant.core.toml_file import TomlFile
+from lavant.core.validation.toml_file import TomlFile
 from lavant.models.network import RATE_PER_S_MAX, SCV_MAX
 
 COUNT_MAX = 100_000
@@ -110,6 +110,16 @@ class QueueScenario(msgspec.Struct, frozen=True, kw_only=True):
     timer: TimerStart = TimerStart.RECEIVE
     order: DeliveryOrder = DeliveryOrder.OUT_OF_ORDER
     link_s: float = 0.0
+
+    @property
+    def in_time_s(self) -> float:
+        """The longest service whose acknowledgement is back before the timeout."""
+        return self.visibility_s - 2.0 * self.link_s
+
+    @property
+    def is_acknowledged_late(self) -> bool:
+        """Whether a timer that starts when a message is sent runs out before its acknowledgement can be back."""
+        return self.timer is TimerStart.SEND and self.link_s > 0 and self.in_time_s <= 0
 
 
 class QueueGoal(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ import pytest
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri.cpn_tools import check_references, cpn_file
-from lavant.models.petri.language.colours import Bool, Int, ListOf, Product, Real, RecordOf
-from lavant.models.petri.language.expressions import Scope, typed
-from lavant.models.petri.language.ml_source import ml_of
+from lavant.models.petri.language.colours import Bool, Int, ListOf, Product, Real, RecordOf, Token
+from lavant.models.petri.language.expressions import Function, Scope, typed
+from lavant.models.petri.language.ml_source import ml_of, ml_taking
 from lavant.models.petri.net import Net
 from lavant.models.petri.nets.reliable_queue import ReliableQueue, reliable_queue
 
@@ -75,6 +75,7 @@ SCOPE = Scope(
         "pair": Product("Pair", (INTEGER, REAL)),
     },
 )
+SCOPE.functions["half"] = Function("half", {"x": REAL}, "x / 2", typed("x / 2", Scope(variables={"x": REAL})))
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,49 @@ SCOPE = Scope(
         ("not r == 1.5", "(not (Real.==(r, 1.5)))"),
         ("exponential(n)", "exponential(Real.fromInt(n))"),
         ("bernoulli(0.5)", "(bernoulli(0.5) = 1)"),
+        ("half(n)", "half(Real.fromInt(n))"),
+        ("r if n > 1 else 0", "(if (n > 1) then r else 0.0)"),
+        ("n < r", "(Real.fromInt(n) < r)"),
+        ("1e16 + 1e-9", "(1e16 + 1e~09)"),
+        (r"""'a"\n' + 'b'""", r'("a\"\n" ^ "b")'),
     ],
 )  # fmt: skip
 def test_an_expression_is_written_in_cpn_ml(text: str, ml: str) -> None:
     assert ml_of(typed(text, SCOPE)) == ml
+
+
+@pytest.mark.parametrize("text", ["p == p", "p in ps", "r // 2"])
+def test_what_cpn_ml_cannot_do_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValue, match="CPN ML"):
+        ml_of(typed(text, SCOPE))
+
+
+@pytest.mark.parametrize("text", ["_", "Point(x=n)"])
+def test_a_pattern_that_leaves_something_out_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValue, match="an arc of CPN ML names every"):
+        ml_taking(text, SCOPE, POINT)
+
+
+@pytest.mark.parametrize("name", ["val", "é", "_x", "length"])
+def test_a_name_that_cpn_ml_does_not_allow_is_refused(name: str) -> None:
+    net = Net("named")
+    net.variables(**{name: net.colour(Int("INT"))})
+    net.page("Top")
+    with pytest.raises(InvalidValue, match=f"'{name}' cannot be a name in CPN ML"):
+        cpn_file(net)
+
+
+def test_tokens_with_time_stamps_are_added_with_three_signs() -> None:
+    net = Net("timed")
+    later = net.colour(Int("Later", timed=True))
+    net.variables(n=net.colour(Int("INT")))
+    page = net.page("Top")
+    page.place("A", later, [7, Token(8, 1.5)])
+    page.transition("T", takes={"A": "n"}, puts={"A": "(2`n @+ 1.5 ++ n + 1) if n > 3 else empty"})
+    root = ElementTree.fromstring(cpn_file(net).encode("iso-8859-1"))
+    assert root.findtext(".//place/initmark/text") == "1`7@0.0+++1`8@1.5"
+    texts = [each.findtext("annot/text") for each in root.iter("arc")]
+    assert texts == ["n", "(if (n > 3) then 2`n@+1.5+++1`(n + 1)@+0.0 else empty)"]
 
 
 def test_fusion_sets_list_their_members() -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import Enumeration, Int, ListOf, Product, Real, RecordOf
+from lavant.models.petri.language.colours import (
+    Bool,
+    Enumeration,
+    Int,
+    ListOf,
+    Product,
+    Real,
+    RecordOf,
+    String,
+    Token,
+)
 from lavant.models.petri.net import IN, OUT, Net, Page
 
 
@@ -19,7 +30,10 @@ def a_net() -> tuple[Net, Page]:
     ints = net.colour(ListOf("Ints", integer))
     point = net.colour(RecordOf("Point", (("x", integer), ("y", integer))))
     later = net.colour(Int("Later", timed=True))
+    reals, few = net.colour(ListOf("Reals", real)), net.colour(Int("Few", (1, 3)))
     net.variables(n=integer, m=integer, r=real, light=light, ints=ints, point=point, other=ints)
+    net.variables(ok=net.colour(Bool("BOOL")))
+    net.values(zero=0.0)
     net.function("twice", "2 * k", k=integer)
     page = net.page("Top")
     page.place("A", integer, [1, 2])
@@ -27,6 +41,9 @@ def a_net() -> tuple[Net, Page]:
     page.place("C", ints, [[]])
     page.place("D", point)
     page.place("E", later)
+    page.place("F", real)
+    page.place("G", reals)
+    page.place("H", few)
     return net, page
 
 
@@ -49,15 +66,36 @@ TRANSITIONS: list[tuple[dict[str, object], str]] = [
     ({"takes": {"A": "n"}, "guard": "time() > 3"}, "a guard depends on tokens only"),
     ({"takes": {"A": "n"}, "puts": {"A": "discrete(1, 6)"}}, "draw it in the action"),
     ({"takes": {"A": "n"}, "action": "n = 3"}, "action sets `n`, which is bound already"),
-    ({"takes": {"A": "n"}, "action": "k = 3"}, "action: `k = 3` is not of the form"),
+    ({"takes": {"A": "n"}, "action": "k = 3"}, "action: `k = 3` sets `k`, which is no variable; declare it"),
+    ({"takes": {"A": "n"}, "action": "m"}, "action: `m` is not of the form `variable = expression`"),
+    ({"takes": {"A": "n"}, "action": "m = 1; m = 2"}, "action sets `m`, which is bound already"),
     ({"takes": {"A": "n"}, "puts": {"A": "twice(n, n)"}}, "twice takes 1 arguments"),
     ({"takes": {"A": "n"}, "puts": {"A": "thrice(n)"}}, "`thrice` is no function and no record"),
     ({"takes": {"A": "n"}, "puts": {"A": "lambda: 3"}}, "is not part of the language"),
     ({}, "it has no arc, so it could occur for ever"),
     ({"takes": {"A": "n"}, "priority": "high"}, "priority 'high' is no whole number"),
-    ({"takes": {"Z": "n"}}, "arc from 'Z': page 'Top' has no place 'Z'; it has A, B, C, D, E"),
+    ({"takes": {"Z": "n"}}, "arc from 'Z': page 'Top' has no place 'Z'; it has A, B, C, D, E, F, G, H"),
     ({"takes": {"C": "ints"}, "puts": {"A": "first(3)"}}, "`3` is no list"),
     ({"takes": {"C": "ints"}, "puts": {"C": "[x for y in ints]"}}, "`x` is no variable"),
+    ({"takes": {"F": "n"}}, "arc from 'F': variable `n` is of colour set INT, not REAL"),
+    ({"takes": {"C": "ints"}, "puts": {"G": "ints"}}, "arc to 'G': `ints` is of colour set Ints, not Reals"),
+    ({"takes": {"F": "time()"}}, "arc from 'F': `time()` depends on chance or on the clock"),
+    ({"takes": {"A": "discrete(1, 2)"}}, "arc from 'A': `discrete(1, 2)` depends on chance or on the clock"),
+    ({"takes": {"B": "(n, light)"}, "guard": "light < red"}, "guard: `light < red`: Light has no order"),
+    ({"takes": {"A": 1}}, "arc from 'A': 1 is no inscription; write it as a text"),
+    ({"takes": {"A": "n"}, "guard": True}, "guard: True is no inscription"),
+    ({"takes": ["A"]}, "['A'] does not map places to inscriptions"),
+    ({"takes": {"A": "n"}, "puts": {"A": "n"}, "delay": "1.0"}, "delay: `1.0` delays nothing"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n @+ exponential(0)"}}, "arc to 'E': exponential(0) cannot be drawn"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n @+ erlang(0, 1.0)"}}, "arc to 'E': erlang(0, 1) cannot be drawn"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n @+ uniform(zero, -1)"}}, "arc to 'E': uniform(0, -1) cannot be drawn"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n @+ gamma(0, 1)"}}, "arc to 'E': gamma(0, 1) cannot be drawn"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n @+ lognormal(0, -1)"}}, "arc to 'E': lognormal(0, -1) cannot be drawn"),
+    ({"takes": {"A": "n"}, "action": "m = discrete(3, 1)"}, "action: discrete(3, 1) cannot be drawn"),
+    ({"takes": {"A": "n"}, "action": "ok = bernoulli(2)"}, "action: bernoulli(2) cannot be drawn"),
+    ({"takes": {"A": "n"}, "puts": {"H": "4"}}, "arc to 'H': 4 is no value of colour set Few = int with 1..3"),
+    ({"takes": {"D": "Point(x=n, x=m)"}}, "arc from 'D': `Point(x=n, x=m)`: field `x` is given twice"),
+    ({"takes": {"D": "point"}, "puts": {"D": "replace(point, x=1, x=2)"}}, "field `x` is given twice"),
 ]
 
 
@@ -73,18 +111,33 @@ def test_a_mistake_in_a_transition_names_page_transition_and_arc(given: dict[str
 
 DECLARATIONS: list[tuple[Callable[[Net, Page], object], str]] = [
     (
-        lambda net, page: page.place("F", net.scope.colours["INT"], ["red"]),
-        "place 'F': 'red' is no value of colour set",
+        lambda net, page: page.place("P", net.scope.colours["INT"], ["red"]),
+        "place 'P': 'red' is no value of colour set",
     ),
     (lambda net, page: page.place("A", net.scope.colours["INT"]), "place 'A': the name is taken"),
-    (lambda net, page: page.place("F", Int("INT")), "colour set INT is not declared in this net"),
+    (lambda net, page: page.place("P", Int("INT")), "colour set INT is not declared in this net"),
     (lambda net, page: page.place("a b", net.scope.colours["INT"]), "must consist of letters"),
     (lambda net, page: net.colour(Int("INT")), "'INT' is declared already"),
     (lambda net, page: net.colour(Enumeration("X", ("red",))), "'red' is a value of an enumeration already"),
     (lambda net, page: net.colour(ListOf("X", Int("Y"))), "Y is not declared; declare it first"),
     (lambda net, page: net.variables(empty=net.scope.colours["INT"]), "'empty' is reserved"),
     (lambda net, page: net.function("f", "exponential(1.0)"), "a function depends on its arguments only"),
-    (lambda net, page: page.place("F", net.scope.colours["INT"], port="sideways"), "port 'sideways' is none of"),
+    (lambda net, page: page.place("P", net.scope.colours["INT"], port="sideways"), "port 'sideways' is none of"),
+    (lambda net, page: page.place("P", "INT"), "place 'P': 'INT' is no colour set"),  # type: ignore[arg-type]
+    (lambda net, page: page.place("P", net.scope.colours["INT"], 5), "5 is no list of tokens"),  # type: ignore[arg-type]
+    (lambda net, page: page.place("P", net.colour(String("S")), "abc"), "'abc' is no list of tokens"),
+    (lambda net, page: page.place("P", net.scope.colours["INT"], [Token(1, 2.0)]), "INT is not timed"),
+    (lambda net, page: page.place("P", net.scope.colours["Later"], [Token(1, -2.0)]), "no time from 0 on"),
+    (lambda net, page: net.colour(Enumeration("X", ())), "an enumeration has one value or more"),
+    (lambda net, page: net.colour(Product("X", (net.scope.colours["INT"],))), "a product has two parts or more"),
+    (lambda net, page: net.colour(ListOf("X", "INT")), "'INT' is no colour set"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(RecordOf("X", ())), "a record has one field or more"),
+    (lambda net, page: net.colour(RecordOf("X", 2 * (("x", net.scope.colours["INT"]),))), "it has two fields 'x'"),
+    (lambda net, page: net.colour(RecordOf("X", (("in", net.scope.colours["INT"]),))), "'in' is no name for a field"),
+    (lambda net, page: net.colour(Int("X", (3, 1))), "(3, 1) are no bounds"),
+    (lambda net, page: net.variables(**{"if": net.scope.colours["INT"]}), "'if' is reserved, or no identifier"),
+    (lambda net, page: net.values(x=math.inf), "value 'x': inf is no finite number"),
+    (lambda net, page: net.values(x=[1]), "value 'x': [1] is no finite number"),  # type: ignore[arg-type]
 ]
 
 
@@ -110,6 +163,31 @@ def test_a_socket_of_another_colour_set_is_refused() -> None:
     net.page("Below").place("P", net.scope.colours["Pair"], port=IN)
     page.substitute("S", "Below", {"P": "A"})
     with pytest.raises(InvalidValue, match="port 'P' has colour set Pair, but its socket 'A' has INT"):
+        net.flatten()
+
+
+@pytest.mark.parametrize("how", ["port", "fusion"])
+def test_integers_are_no_real_numbers_in_ports_and_fusion_sets(how: str) -> None:
+    """A page of integers would get fractions."""
+    net, page = a_net()
+    if how == "port":
+        net.page("Below").place("P", net.scope.colours["INT"], port=IN)
+        page.substitute("S", "Below", {"P": "F"})
+    else:
+        page.place("P", net.scope.colours["REAL"], fusion="both")
+        page.place("Q", net.scope.colours["INT"], fusion="both")
+    with pytest.raises(InvalidValue, match="REAL"):
+        net.flatten()
+
+
+def test_a_page_cannot_put_through_an_in_port_of_the_page_above() -> None:
+    net, page = a_net()
+    middle, below = net.page("Middle"), net.page("Below")
+    middle.place("P", net.scope.colours["INT"], port=IN)
+    below.place("P", net.scope.colours["INT"], port=OUT)
+    middle.substitute("T", "Below", {"P": "P"})
+    page.substitute("S", "Middle", {"P": "A"})
+    with pytest.raises(InvalidValue, match="port 'P' of page 'Below' is an out port, but its socket 'P' is an in port"):
         net.flatten()
 
 
@@ -154,7 +232,7 @@ def test_a_port_on_the_top_page_is_refused() -> None:
 
 def test_members_of_a_fusion_set_have_one_colour_set() -> None:
     net, page = a_net()
-    page.place("F", net.scope.colours["INT"], fusion="both")
-    page.place("G", net.scope.colours["Pair"], fusion="both")
-    with pytest.raises(InvalidValue, match="place 'G': fusion set 'both' has colour set INT, not Pair"):
+    page.place("P", net.scope.colours["INT"], fusion="both")
+    page.place("Q", net.scope.colours["Pair"], fusion="both")
+    with pytest.raises(InvalidValue, match="place 'Q': fusion set 'both' has colour set INT, not Pair"):
         net.flatten()

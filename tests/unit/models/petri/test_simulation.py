@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import Bool, Enumeration, Int, ListOf, Product, Real, Unit
+from lavant.models.petri.cpn_tools import cpn_file
+from lavant.models.petri.language.colours import Bool, Enumeration, Int, ListOf, Product, Real, String, Token, Unit
 from lavant.models.petri.monitors import Breakpoint, DataCollection, Monitor, Occurrences, Size
 from lavant.models.petri.net import IN, OUT, P_HIGH, P_LOW, Net, Page
 from lavant.models.petri.replications import replicate
-from lavant.models.petri.simulation import Simulation, Token
+from lavant.models.petri.simulation import Simulation
 from lavant.models.petri.state_space import explore
 
 
@@ -57,6 +58,21 @@ def test_the_clock_moves_to_the_next_token_and_tokens_wait_for_their_time() -> N
     assert run.ended == "dead"
     assert tokens(run, "Top'Seen") == [(2, 5, 9)]
     assert run.values("when").tolist() == [2.5, 5.5, 9.5]
+
+
+def test_initial_tokens_may_wait_for_their_time_too() -> None:
+    net, page = a_page()
+    page.place("Start", net.scope.colours["Later"], [1, Token(2, 5.0), Token(3, 2.5)])
+    page.place("End", net.scope.colours["Ints"], [[]])
+    page.transition("Go", takes={"Start": "n", "End": "ints"}, puts={"End": "ints + [n]"})
+    run = simulated(net, DataCollection("when", "Go", "time()"), Size("waiting", "Start"))
+    assert run.run(until=3.0) == 2
+    assert run.marking()["Top'Start"] == [Token(2, 5.0)]
+    run.run(until=10.0)
+    assert tokens(run, "Top'End") == [(1, 3, 2)]
+    assert run.values("when").tolist() == [0.0, 2.5, 5.0]
+    assert run.statistics()["waiting"].greatest == 3
+    assert run.statistics()["waiting"].mean == pytest.approx((2 * 2.5 + 2.5) / run.now)
 
 
 def test_of_the_enabled_transitions_those_of_the_least_priority_number_go_first() -> None:
@@ -172,6 +188,91 @@ def test_a_negative_number_of_tokens_names_the_transition() -> None:
         simulated(net).run()
     with pytest.raises(InvalidValue, match=r"transition Top'Owe, after nothing: -2 tokens cannot be put"):
         explore(net.flatten())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"action": "m = discrete(n, 1)", "puts": {"B": "m"}}, r"discrete\(3, 1\) cannot be drawn"),
+        ({"action": "ok = bernoulli(n)"}, r"bernoulli\(3\) cannot be drawn"),
+        ({"puts": {"L": "n @+ exponential(n - 3)"}}, r"exponential\(0\) cannot be drawn"),
+        ({"puts": {"L": "n @+ erlang(n, 1.0 - n)"}}, r"erlang\(3, -2\) cannot be drawn"),
+        ({"puts": {"L": "n @+ uniform(n, 1.0)"}}, r"uniform\(3, 1\) cannot be drawn"),
+        ({"puts": {"L": "n @+ gamma(1.0, 3.0 - n)"}}, r"gamma\(1, 0\) cannot be drawn"),
+        ({"puts": {"L": "n @+ lognormal(n, 1.0 - n)"}}, r"lognormal\(3, -2\) cannot be drawn"),
+        ({"puts": {"A": "1000001`n"}}, "1000001 tokens cannot be put"),
+        ({"puts": {"D": "n + 4"}}, "7 is no value of colour set Die"),
+    ],
+)
+def test_what_cannot_be_drawn_or_put_names_the_transition(given: dict[str, object], message: str) -> None:
+    net, page = a_page()
+    for name, colour in (("A", "INT"), ("B", "INT"), ("L", "Later"), ("D", "Die")):
+        page.place(name, net.scope.colours[colour], [3] if name == "A" else [])
+    page.transition("T", takes={"A": "n"}, **given)  # type: ignore[arg-type]
+    page.transition("Later", takes={"L": "n"})
+    with pytest.raises(InvalidValue, match=rf"transition Top'T, at time 0, step 1: {message}"):
+        simulated(net).run(steps=1)
+
+
+def test_random_values_with_arguments_of_the_moment_have_their_means() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["Later"], [4])
+    page.transition(
+        "T", takes={"A": "n"}, action="m = discrete(n, n + 4); ok = bernoulli(n / 5)", puts={"A": "n @+ exponential(n)"}
+    )
+    run = simulated(net, DataCollection("discrete", "T", "m"), DataCollection("share", "T", "1 if ok else 0"))
+    run.run(steps=20_000)
+    assert run.now == pytest.approx(20_000 / 4, rel=0.03)
+    assert run.statistics()["discrete"].mean == pytest.approx(6.0, rel=0.01)
+    assert set(run.values("discrete")) == {4, 5, 6, 7, 8}
+    assert run.statistics()["share"].mean == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("inscription", "mean", "scv"),
+    [
+        ("gamma(2.0, 0.25)", 0.125, 4.0),
+        ("gamma(n, 2.5)", 0.625, 0.4),
+        ("lognormal(-1.0, 0.5)", math.exp(-0.75), math.expm1(0.5)),
+        ("lognormal(0.0 - n, n / 4)", math.exp(-3.5), math.expm1(1.0)),
+        ("(exponential(1.5) if bernoulli(0.75) else exponential(0.5))", 1.0, 5 / 3),
+    ],
+)
+def test_times_between_tokens_have_mean_and_variability_of_their_distribution(
+    inscription: str, mean: float, scv: float
+) -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["Later"], [4])
+    page.transition("T", takes={"A": "n"}, puts={"A": f"n @+ {inscription}"})
+    run = simulated(net, DataCollection("when", "T", "time()"))
+    run.run(steps=30_000)
+    gaps = np.diff(run.values("when"))
+    assert gaps.mean() == pytest.approx(mean, rel=0.03)
+    assert gaps.var() / gaps.mean() ** 2 == pytest.approx(scv, rel=0.15)
+
+
+def test_a_net_may_have_a_function_and_a_value_of_the_name_of_a_later_distribution() -> None:
+    net, page = a_page()
+    net.values(gamma=0.5)
+    net.function("lognormal", "x + 1", x=net.scope.colours["INT"])
+    page.place("A", net.scope.colours["Later"], [1])
+    page.transition("T", takes={"A": "n"}, guard="lognormal(n) < 5", puts={"A": "lognormal(n) @+ gamma"})
+    run = simulated(net)
+    assert (run.run(until=100.0), run.ended) == (3, "dead")
+    assert run.marking()["Top'A"] == [Token(4)]
+    assert "lognormal(n)@+gamma" in cpn_file(net)
+
+
+def test_strings_are_joined_and_branches_of_integers_and_reals_are_reals() -> None:
+    net, page = a_page()
+    text = net.colour(String("Text"))
+    net.variables(s=text)
+    page.place("A", text, ["a"])
+    page.place("R", net.scope.colours["REAL"], [0.0])
+    page.transition("T", takes={"A": "s", "R": "r"}, puts={"A": "s + 'b;+'", "R": "1 if r > 0.2 else 0.5"})
+    run = simulated(net)
+    run.run(steps=2)
+    assert (tokens(run, "Top'A"), tokens(run, "Top'R")) == (["ab;+b;+"], [1.0])
 
 
 def test_monitors_count_observe_measure_and_stop() -> None:

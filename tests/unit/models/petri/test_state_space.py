@@ -14,7 +14,8 @@ from lavant.models.petri.state_space import Invariant, explore
 def a_page() -> tuple[Net, Page]:
     net = Net("a net")
     net.colour(Unit("UNIT"))
-    net.variables(n=net.colour(Int("INT")), ok=net.colour(Bool("BOOL")), r=net.colour(Real("REAL")))
+    integer = net.colour(Int("INT"))
+    net.variables(n=integer, m=integer, ok=net.colour(Bool("BOOL")), r=net.colour(Real("REAL")))
     return net, net.page("Top")
 
 
@@ -36,6 +37,23 @@ def test_an_invariant_of_no_place_is_refused() -> None:
     page.place("A", net.scope.colours["INT"], [0])
     with pytest.raises(InvalidValue, match="invariant 'always' is about no place"):
         explore(net.flatten(), invariants=[Invariant("always", (), lambda: True)])
+
+
+def test_a_property_that_cannot_be_decided_is_told_with_the_way_there() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [2])
+    page.transition("T", takes={"A": "n"}, puts={"A": "n - 1"}, guard="n > 0")
+    broken = Invariant("divides", ("A",), lambda held: 1 / held[0] > 0)
+    with pytest.raises(InvalidValue, match="'divides' cannot be decided after Top'T, Top'T: ZeroDivisionError: div"):
+        explore(net.flatten(), invariants=[broken])
+
+
+def test_a_random_number_between_reversed_bounds_is_refused_there_too() -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [3])
+    page.transition("T", takes={"A": "n"}, action="m = discrete(n, 1)", puts={"A": "m"})
+    with pytest.raises(InvalidValue, match=r"transition Top'T, after nothing: discrete\(3, 1\) cannot be drawn"):
+        explore(net.flatten())
 
 
 def test_a_cycle_is_one_component_whose_markings_are_home() -> None:

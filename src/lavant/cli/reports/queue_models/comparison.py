@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from lavant.cli.reports.charts import Chart, ChartLine, picture
-from lavant.cli.reports.queue_models.live import run_queue
+from lavant.cli.reports.queue_models.live import require_live, run_queue
 from lavant.core.errors import InvalidValue
 from lavant.models.reliable_queue import QueueScenario, predict
 from lavant.simulation.queueing.steady import Estimate
@@ -51,6 +51,9 @@ def compare(
     report: Callable[[str], None],
 ) -> list[QueueRow]:
     """All ways for each scenario; without `live_messages`, no server is started."""
+    if live_messages:
+        for scenario in scenarios:
+            require_live(scenario, messages=live_messages)
     rows = []
     for scenario in scenarios:
         found = predict(scenario)
@@ -114,7 +117,7 @@ def as_picture(rows: Sequence[QueueRow]) -> str:
             found.append(
                 ChartLine(
                     way,
-                    [100.0 * row.utilisation for row in here],
+                    [round(100.0 * row.utilisation, 6) for row in here],  # a tick stands at whole numbers only
                     [estimate.mean for estimate in estimates],
                     half_widths=[estimate.half_width for estimate in estimates],
                 )

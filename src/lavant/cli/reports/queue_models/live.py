@@ -11,6 +11,7 @@ A consumer asks for the next message at once, and both requests become durable t
 
 from __future__ import annotations
 
+import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -22,19 +23,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lavant.broker.protocol.queue_config import VISIBILITY_MS_MAX, QueueConfig
-from lavant.broker.protocol.queues import Delivery
+from lavant.broker.protocol.queue_config import SECOND_MS, VISIBILITY_MS_MAX
 from lavant.cli.reports.demonstration.server import served
 from lavant.client.client import Client, connect
+from lavant.client.values.queues import Delivery, QueueConfig
 from lavant.core.errors import InvalidValue, MissingComponent, PartlyRefused, StaleReceipt
 from lavant.models.reliable_queue.prediction import require_stable
 from lavant.models.reliable_queue.scenario import QueueScenario, TimerStart
 from lavant.simulation.reliable_queue.load import QueueLoad, draw_load
-from lavant.simulation.reliable_queue.observed import ObservedQueue, observed
+from lavant.simulation.reliable_queue.observed import MESSAGES_MIN, ObservedQueue, observed
 from lavant.simulation.reliable_queue.queue_machine import WARM_UP
 
 QUEUE = "messages"
 CONSUMERS_MAX = 64
+LIVE_MESSAGES_MIN = math.ceil(MESSAGES_MIN / (1.0 - WARM_UP))
 LENGTH_S_MAX = 3600.0
 WAIT_S = 0.5
 BEGIN_S = 0.2
@@ -78,8 +80,7 @@ class _Attempt(NamedTuple):
 def run_queue(scenario: QueueScenario, *, messages: int, seed: int, stretch: float = 1.0) -> ObservedQueue:
     """Run the scenario against a temporary server; times are divided by the stretch again."""
     require_stable(scenario)
-    if scenario.consumers.count > CONSUMERS_MAX:
-        raise InvalidValue(f"a live run has up to {CONSUMERS_MAX} consumers, got {scenario.consumers.count}")
+    require_live(scenario, messages=messages)
     load = draw_load(scenario, messages, np.random.default_rng(seed))
     length_s = float(load.enters_s[-1]) * stretch
     if length_s > LENGTH_S_MAX:
@@ -103,19 +104,28 @@ def run_queue(scenario: QueueScenario, *, messages: int, seed: int, stretch: flo
     )
 
 
+def require_live(scenario: QueueScenario, *, messages: int) -> None:
+    """Raise if the scenario cannot be run live with so many messages, before anything is started."""
+    if scenario.consumers.count > CONSUMERS_MAX:
+        raise InvalidValue(f"a live run has up to {CONSUMERS_MAX} consumers, got {scenario.consumers.count}")
+    if messages < LIVE_MESSAGES_MIN:
+        raise InvalidValue(f"a live run needs at least {LIVE_MESSAGES_MIN} messages for its interval, got {messages}")
+
+
 def _attempts(url: str, scenario: QueueScenario, load: QueueLoad, stretch: float) -> list[_Attempt]:
     """Start all processes, wait until the queue is empty, and collect what consumers saw."""
     timeout_ms = max(1, round(1000 * scenario.visibility_s * stretch))
     lease_ms = VISIBILITY_MS_MAX if scenario.timer is TimerStart.SEND else timeout_ms
+    lost_ms, returns_s = _lost_ms(scenario, timeout_ms), 2.0 * scenario.link_s * stretch
     context = get_context("fork")
     is_over = context.Event()
     starter = _Starter(context)
     with connect(url) as client:
-        client.create_queue(QUEUE, QueueConfig(visibility_ms=min(lease_ms, VISIBILITY_MS_MAX)))
+        client.create_queue(QUEUE, QueueConfig(visibility_s=min(lease_ms, VISIBILITY_MS_MAX) / SECOND_MS))
         sender = context.Process(target=_send, args=(url, load, starter, stretch), daemon=True)
         sender.start()
         consumers = [
-            _start_consumer(context, url, load, starter, stretch, is_over, _lost_ms(scenario, timeout_ms))
+            _start_consumer(context, url, load, starter, stretch, is_over, lost_ms, returns_s)
             for _ in range(scenario.consumers.count)
         ]
         try:
@@ -144,9 +154,11 @@ def _start_consumer(
     stretch: float,
     is_over: Event,
     lost_ms: int | None,
+    returns_s: float,
 ) -> tuple[Connection, ForkProcess]:
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_consume, args=(url, load, starter, stretch, is_over, lost_ms, there), daemon=True)
+    arguments = (url, load, starter, stretch, is_over, lost_ms, returns_s, there)
+    process = context.Process(target=_consume, args=arguments, daemon=True)
     process.start()
     there.close()
     return here, process
@@ -194,13 +206,15 @@ def _consume(
     stretch: float,
     is_over: Event,
     lost_ms: int | None,
+    returns_s: float,
     results: Connection,
 ) -> None:
     done: list[tuple[int, float, float, bool]] = []
     with connect(url) as client, connect(url) as other, ThreadPoolExecutor(1) as beside:
         queue, acknowledged = client.queue(QUEUE), other.queue(QUEUE)
 
-        def acknowledge(leased: Delivery) -> None:
+        def acknowledge(leased: Delivery, at_s: float) -> None:
+            _sleep_until(at_s)
             with suppress(PartlyRefused, StaleReceipt):  # somebody else holds it: the timeout was too short
                 acknowledged.acknowledge(leased)
 
@@ -213,7 +227,7 @@ def _consume(
                 _sleep_until(start_s + service_s * stretch)
                 done.append((message, start_s - begin_s, time.monotonic() - begin_s, is_lost))
                 if not is_lost:
-                    beside.submit(acknowledge, leased)
+                    beside.submit(acknowledge, leased, time.monotonic() + returns_s)
                 elif lost_ms is not None:
                     queue.change_visibility(leased, visibility_s=lost_ms / 1000)
     results.send(done)

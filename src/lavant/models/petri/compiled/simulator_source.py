@@ -13,6 +13,8 @@ the clock moves to the first of them when no transition is enabled.
 
 from __future__ import annotations
 
+import re
+
 from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, enough, plan_bindings
 from lavant.models.petri.hierarchy import FlatNet, FlatTransition
 from lavant.models.petri.language.colours import ColourSet, Int
@@ -79,19 +81,28 @@ class _Simulator:
     def _state(self) -> None:
         out = self.out
         for at, (place, kind) in enumerate(zip(self.flat.places, self.kinds, strict=True)):
-            initial = {SINGLE: lambda p: repr(p.initial[0]), COUNTED: lambda p: str(len(p.initial))}
-            out.add(f"p{at} = {initial.get(kind, lambda p: repr(list(p.initial)))(place)}")
+            ready = [token.value for token in place.initial if token.time is None]
+            held = {SINGLE: ready[0] if ready else None, COUNTED: len(place.initial), LISTED: ready}
+            out.add(f"p{at} = {held[kind]!r}")
         listed = ", ".join(f"p{at}" if kind == LISTED else "None" for at, kind in enumerate(self.kinds))
         out.add(f"lists = ({listed},)")
         out.add(f"masks = {tuple(self.touching)!r}")
-        out.add("now, c, serial, stopped, heap = 0.0, -1, 0, False, []")
+        later = [
+            (token.time, at, token.value)
+            for at, (place, kind) in enumerate(zip(self.flat.places, self.kinds, strict=True))
+            for token in place.initial
+            if token.time is not None and kind == LISTED
+        ]
+        heap = [(time, serial, at, value) for serial, (time, at, value) in enumerate(sorted(later), start=1)]
+        out.add(f"now, c, serial, stopped, heap = 0.0, -1, {len(heap)}, False, {heap!r}")
         for bit in range(len(self.flat.transitions)):
             out.add(f"n{bit} = 0")
         for at, monitor in enumerate(self.monitors):
             if isinstance(monitor, DataCollection):
                 out.add(f"o{at} = observe[{at}]")
         for at, size in self.sizes:
-            out.add(f"s{at} = {self._measure(size)}")
+            tokens = len(self.flat.places[self.flat.place(size.place)].initial)
+            out.add(f"s{at} = {tokens if size.of is None else self._measure(size)}")
             out.add(f"a{at}, l{at}, b{at} = 0.0, 0.0, s{at}")
 
     def _measure(self, size: Size) -> str:
@@ -100,7 +111,7 @@ class _Simulator:
             return {SINGLE: "1", COUNTED: f"p{at}"}.get(self.kinds[at], f"len(p{at})")
         source = python_of(observed(size, self.flat), self.flat.scope)
         if self.kinds[at] == SINGLE:
-            return source.replace("v_token", f"p{at}")
+            return re.sub(r"\bv_token\b", f"p{at}", source)
         return f"sum([{source} for v_token in p{at}])"
 
     def _transition(self, bit: int, flat: FlatTransition) -> None:
@@ -302,6 +313,8 @@ class _Simulator:
             out.add(f"{name} = {token}")
             return mask
         if self.kinds[place] == COUNTED:
+            if _has_range(self.flat.places[place].colour):
+                out.add(token)
             out.add(f"{name} += 1")
             return 0
         parts = [delay] if delay is not None else []

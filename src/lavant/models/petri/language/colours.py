@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
+from keyword import iskeyword
 from typing import Any
 
 import msgspec
@@ -48,8 +49,19 @@ class ColourSet(_Timing, frozen=True):
         """The colour sets of which this one consists."""
         return ()
 
+    def mistake(self) -> str | None:
+        """What is wrong with the declaration itself."""
+        return None
+
     def _refuse(self, value: Any) -> InvalidValue:
         return InvalidValue(f"{value!r} is no value of colour set {self.name} = {self.declaration()}")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token of a marking, with its time stamp if that lies ahead: nothing can take it yet."""
+
+    value: Any
+    time: float | None = None
 
 
 class Unit(ColourSet, frozen=True):
@@ -106,6 +118,11 @@ class Int(ColourSet, frozen=True):
             return None
         return list(range(self.between[0], self.between[1] + 1))
 
+    def mistake(self) -> str | None:
+        if self.between is None or (all(type(each) is int for each in self.between) and self.values() != []):
+            return None
+        return f"{self.between!r} are no bounds; give two whole numbers, the lower one first"
+
     def declaration(self) -> str:
         if self.between is None:
             return "int"
@@ -120,7 +137,7 @@ class Real(ColourSet, frozen=True):
         return float(value)
 
     def show(self, token: Any) -> str:
-        text = f"{token:.6g}".replace("-", "~")
+        text = ml_number(f"{token:.6g}")
         return text if any(sign in text for sign in ".e") else f"{text}.0"
 
     def declaration(self) -> str:
@@ -134,8 +151,7 @@ class String(ColourSet, frozen=True):
         return value
 
     def show(self, token: Any) -> str:
-        escaped = token.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return ml_text(token)
 
     def declaration(self) -> str:
         return "string"
@@ -157,6 +173,9 @@ class Enumeration(ColourSet, frozen=True):
     def values(self) -> list[Any]:
         return list(self.names)
 
+    def mistake(self) -> str | None:
+        return None if self.names else "an enumeration has one value or more"
+
     def declaration(self) -> str:
         return f"with {' | '.join(self.names)}"
 
@@ -176,6 +195,9 @@ class Product(ColourSet, frozen=True):
 
     def values(self) -> list[Any] | None:
         return _combinations(self.of)
+
+    def mistake(self) -> str | None:
+        return None if len(self.of) > 1 else "a product has two parts or more"
 
     def declaration(self) -> str:
         return f"product {' * '.join(part.name for part in self.of)}"
@@ -202,6 +224,15 @@ class RecordOf(ColourSet, frozen=True):
 
     def values(self) -> list[Any] | None:
         return _combinations(self.parts())
+
+    def mistake(self) -> str | None:
+        names = [name for name, _ in self.fields]
+        for name in names:
+            if not is_name(name):
+                return f"{name!r} is no name for a field"
+            if names.count(name) > 1:
+                return f"it has two fields {name!r}"
+        return None if names else "a record has one field or more"
 
     def declaration(self) -> str:
         return f"record {' * '.join(f'{name}: {part.name}' for name, part in self.fields)}"
@@ -233,35 +264,68 @@ class ListOf(ColourSet, frozen=True):
         return (self.of,)
 
 
-def accepts(wanted: ColourSet, given: ColourSet) -> bool:
-    """Whether an expression of one colour set may stand where another one is wanted.
-
-    Names and time stamps do not matter, as in CPN ML. An integer may stand for a real number.
-    """
-    if isinstance(wanted, Real) and isinstance(given, Int):
-        return True
-    if type(wanted) is not type(given):
+def alike(one: ColourSet, other: ColourSet) -> bool:
+    """Whether two colour sets are the same type. As in CPN ML, names, time stamps and bounds do not matter."""
+    if type(one) is not type(other):
         return False
-    if isinstance(wanted, Enumeration) and isinstance(given, Enumeration):
-        return wanted.names == given.names
-    if isinstance(wanted, RecordOf) and isinstance(given, RecordOf):
-        names = tuple(name for name, _ in wanted.fields) == tuple(name for name, _ in given.fields)
-        return names and all(map(accepts, wanted.parts(), given.parts()))
-    if isinstance(wanted, ListOf) and isinstance(given, ListOf) and NOTHING in (wanted.of, given.of):
+    if isinstance(one, Enumeration) and isinstance(other, Enumeration):
+        return one.names == other.names
+    if isinstance(one, RecordOf) and isinstance(other, RecordOf):
+        names = tuple(name for name, _ in one.fields) == tuple(name for name, _ in other.fields)
+        return names and all(map(alike, one.parts(), other.parts()))
+    if isinstance(one, ListOf) and isinstance(other, ListOf) and NOTHING in (one.of, other.of):
         return True
-    return len(wanted.parts()) == len(given.parts()) and all(map(accepts, wanted.parts(), given.parts()))
+    return len(one.parts()) == len(other.parts()) and all(map(alike, one.parts(), other.parts()))
+
+
+def accepts(wanted: ColourSet, given: ColourSet) -> bool:
+    """Whether an expression of one colour set may stand where another one is wanted: also an integer for a real."""
+    return (isinstance(wanted, Real) and isinstance(given, Int)) or alike(wanted, given)
+
+
+def is_name(text: object) -> bool:
+    """Whether an inscription can use it as a name."""
+    return isinstance(text, str) and text.isidentifier() and not iskeyword(text)
+
+
+def ml_text(text: str) -> str:
+    """A string as CPN ML writes it.
+
+    >>> print(ml_text('a "b"'))
+    "a \\"b\\""
+    """
+    for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
+        text = text.replace(character, escape)
+    return f'"{text}"'
+
+
+def ml_number(text: str) -> str:
+    """A number as CPN ML writes it.
+
+    >>> ml_number("-1e+16"), ml_number("1e-09")
+    ('~1e16', '1e~09')
+    """
+    return text.replace("e+", "e").replace("-", "~")
 
 
 def show_marking(colour: ColourSet, tokens: list[Any]) -> str:
-    """A multiset as CPN ML writes it.
+    """A multiset as CPN ML writes it, from values or from tokens.
 
     >>> show_marking(Int("INT"), [3, 1, 3])
     '1`1++2`3'
+    >>> show_marking(Int("INT", timed=True), [Token(3, 0.0), Token(2, 1.5)])
+    '1`3@0.0+++1`2@1.5'
     """
-    counts: dict[Any, int] = {}
-    for token in sorted(tokens):
-        counts[token] = counts.get(token, 0) + 1
-    return "++".join(f"{count}`{colour.show(token)}" for token, count in counts.items())
+    counts: dict[tuple[float, Any], int] = {}
+    for each in tokens:
+        key = (-1.0 if each.time is None else each.time, each.value) if isinstance(each, Token) else (-1.0, each)
+        counts[key] = counts.get(key, 0) + 1
+    stamp = Real("REAL").show
+    shown = [
+        f"{count}`{colour.show(value)}{f'@{stamp(time)}' if time >= 0 else ''}"
+        for (time, value), count in sorted(counts.items())
+    ]
+    return ("+++" if counts and min(counts)[0] >= 0 else "++").join(shown)
 
 
 def _combinations(parts: tuple[ColourSet, ...]) -> list[Any] | None:

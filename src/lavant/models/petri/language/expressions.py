@@ -5,11 +5,14 @@
 | `msg.id`, `pair[0]` | field of a record, component of a product | `#id msg`, `#1 pair` |
 | `Msg(id=n, AT=time())`, `replace(msg, OT=t)` | a record, one with another field | `{id=n, …}`, `Msg.set_OT msg t` |
 | `[head, *tail]`, `xs + ys`, `x in xs` | lists | `head::tail`, `xs ^^ ys`, `mem xs x` |
+| `text + "s"` | strings | `text ^ "s"` |
 | `[f(x) for x in xs if g(x)]`, `any(…)`, `all(…)` | a list from another, conditions on it | `List.filter`, … |
 | `first(xs)`, `rest(xs)`, `len(xs)` | of a list | `hd`, `tl`, `length` |
 | `a if c else b`, `and`, `or`, `not`, `==`, `<`, … | as in Python | `if c then a else b`, `andalso`, … |
 | `time()` | the model's clock | `time()` |
 | `exponential(r)`, `uniform(a, b)`, `erlang(n, r)`, `bernoulli(p)`, `discrete(a, b)` | a random value | the same |
+| `gamma(r, k)` | a random value with rate r and shape k: its mean is k/r | the same |
+| `lognormal(m, v)` | a random value whose logarithm has mean m and variance v | `Math.exp(normal(m, v))` |
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -44,12 +48,14 @@ BUILT_IN: dict[str, tuple[tuple[ColourSet, ...], ColourSet]] = {
     "exponential": ((REAL,), REAL),
     "uniform": ((REAL, REAL), REAL),
     "erlang": ((INT, REAL), REAL),
+    "gamma": ((REAL, REAL), REAL),
+    "lognormal": ((REAL, REAL), REAL),
     "bernoulli": ((REAL,), BOOL),
     "discrete": ((INT, INT), INT),
 }
 _SIGNS = {"`": "**", "@+": "^", "++": "|"}
 _SIGN = re.compile(r"""'[^']*'|"[^"]*"|`|@\+|\+\+""")
-RANDOM = ("exponential", "uniform", "erlang", "bernoulli", "discrete")
+RANDOM = ("exponential", "uniform", "erlang", "gamma", "lognormal", "bernoulli", "discrete")
 ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
@@ -84,6 +90,8 @@ class Expression(msgspec.Struct, frozen=True):
     names: frozenset[str]
     calls: frozenset[str]
     """Functions that it calls, directly or through others."""
+    widened: frozenset[ast.AST] = frozenset()
+    """Integers that stand for real numbers, which CPN ML wants converted."""
 
     @property
     def is_random(self) -> bool:
@@ -97,9 +105,29 @@ def parse(text: str) -> ast.expr:
     a backquote, as in ``2`x``, as a power, `@+` as `^` and `++` as `|`.
     """
     try:
-        return ast.parse(_SIGN.sub(lambda found: _SIGNS.get(found[0], found[0]), text).strip(), mode="eval").body
+        return ast.parse(_in_python(text), mode="eval").body
     except SyntaxError as error:
         raise InvalidValue(f"`{text}` cannot be read: {error.msg}") from None
+
+
+def parse_action(text: str) -> list[tuple[str, ast.expr]]:
+    """The variables that an action sets, with their expressions."""
+    try:
+        statements = ast.parse(_in_python(text)).body
+    except SyntaxError as error:
+        raise InvalidValue(f"`{text}` cannot be read: {error.msg}") from None
+    found = []
+    for each in statements:
+        if not isinstance(each, ast.Assign) or len(each.targets) != 1 or not isinstance(each.targets[0], ast.Name):
+            raise InvalidValue(f"`{text_of(each)}` is not of the form `variable = expression`")
+        found.append((each.targets[0].id, each.value))
+    return found
+
+
+def _in_python(text: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidValue(f"{text!r} is no inscription; write it as a text, in quotes")
+    return _SIGN.sub(lambda found: _SIGNS.get(found[0], found[0]), text).strip()
 
 
 def typed(node: ast.expr | str, scope: Scope, wanted: ColourSet | None = None) -> Expression:
@@ -107,7 +135,8 @@ def typed(node: ast.expr | str, scope: Scope, wanted: ColourSet | None = None) -
     tree = parse(node) if isinstance(node, str) else node
     typing = _Typing(scope)
     colour = typing.check(tree, wanted) if wanted is not None else typing.infer(tree)
-    return Expression(tree, colour, typing.types, frozenset(typing.names), frozenset(typing.calls))
+    names, calls = frozenset(typing.names), frozenset(typing.calls)
+    return Expression(tree, colour, typing.types, names, calls, frozenset(typing.widened))
 
 
 def text_of(node: ast.AST) -> str:
@@ -120,6 +149,7 @@ class _Typing:
         self.types: dict[ast.AST, ColourSet] = {}
         self.names: set[str] = set()
         self.calls: set[str] = set()
+        self.widened: set[ast.AST] = set()
         self.locals: dict[str, ColourSet] = {}
 
     def check(self, node: ast.expr, wanted: ColourSet) -> ColourSet:
@@ -128,7 +158,16 @@ class _Typing:
             raise InvalidValue(f"`{text_of(node)}` is of colour set {described(found)}, not {described(wanted)}")
         if isinstance(node, ast.List) and not node.elts:
             self.types[node] = found = wanted
+        if isinstance(wanted, Real) and isinstance(found, Int):
+            self.widened.add(node)
+        if isinstance(wanted, Int) and (value := self._value(node)) is not None:
+            wanted.token(value)
         return found
+
+    def _value(self, node: ast.expr) -> Any:
+        """The value of a constant, or None."""
+        hidden = {*self.locals, *self.scope.variables}
+        return constant_of(node, {name: each for name, each in self.scope.values.items() if name not in hidden})
 
     def infer(self, node: ast.expr, wanted: ColourSet | None = None) -> ColourSet:
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
@@ -204,11 +243,10 @@ class _Typing:
 
     def _ifexp(self, node: ast.IfExp, wanted: ColourSet | None) -> ColourSet:
         self.check(node.test, BOOL)
-        colour = self.infer(node.body, wanted)
-        if isinstance(colour, ListOf) and colour.of == NOTHING:
-            colour = self.infer(node.orelse, wanted)
-            self.check(node.body, colour)
-            return colour
+        colour, other = self.infer(node.body, wanted), self.infer(node.orelse, wanted)
+        if (isinstance(colour, ListOf) and colour.of == NOTHING) or isinstance(other, Real):
+            self.check(node.body, other)
+            return other
         self.check(node.orelse, colour)
         return colour
 
@@ -234,8 +272,16 @@ class _Typing:
                     return self.check(node.right, left)
                 self.check(node.right, left)
                 return left
+            if isinstance(left, String):
+                return self.check(node.right, STRING)
         colours = (self._number(node.left), self._number(node.right))
-        return REAL if isinstance(node.op, ast.Div) or any(isinstance(c, Real) for c in colours) else INT
+        if not isinstance(node.op, ast.Div) and not any(isinstance(each, Real) for each in colours):
+            return INT
+        self._widen(node.left, node.right)
+        return REAL
+
+    def _widen(self, *nodes: ast.expr) -> None:
+        self.widened.update(each for each in nodes if isinstance(self.types[each], Int))
 
     def _number(self, node: ast.expr) -> ColourSet:
         colour = self.infer(node)
@@ -253,11 +299,12 @@ class _Typing:
                 self.check(left, colour.of)
             elif type(operator) in COMPARISONS:
                 colour = self.infer(left)
-                self.types[left] = colour
-                if isinstance(colour, Int):
-                    self._number(right)
-                else:
+                if not isinstance(operator, ast.Eq | ast.NotEq) and not isinstance(colour, Int | Real | String):
+                    raise InvalidValue(f"`{text_of(node)}`: {described(colour)} has no order; numbers and texts have")
+                if not isinstance(colour, Int):
                     self.check(right, colour)
+                elif isinstance(self._number(right), Real):
+                    self._widen(left)
             else:
                 raise InvalidValue(f"`{text_of(node)}` is not part of the language of inscriptions")
             left = right
@@ -295,13 +342,17 @@ class _Typing:
             self.calls |= function.body.calls
         elif name in BUILT_IN:
             wants, result = BUILT_IN[name]
+            self.calls.add(name)
         else:
             raise InvalidValue(f"`{name}` is no function and no record; declare it")
         if node.keywords or len(node.args) != len(wants):
             raise InvalidValue(f"`{text_of(node)}`: {name} takes {len(wants)} arguments, without names")
         for each, colour in zip(node.args, wants, strict=True):
             self.check(each, colour)
-        self.calls.add(name)
+        if name in RANDOM and name not in self.scope.functions:
+            values = [self._value(each) for each in node.args]
+            if None not in values:
+                check_drawable(name, *values)
         return result
 
     def _of_list(self, name: str, node: ast.Call) -> ColourSet:
@@ -332,10 +383,51 @@ class _Typing:
 
     def _keywords(self, node: ast.Call, record: RecordOf) -> None:
         fields: Mapping[str | None, ColourSet] = dict(record.fields)
+        require_once(node)
         for keyword in node.keywords:
             if keyword.arg not in fields:
                 raise InvalidValue(f"`{text_of(node)}`: {record.name} has no field `{keyword.arg}`")
             self.check(keyword.value, fields[keyword.arg])
+
+
+def require_once(node: ast.Call) -> None:
+    """Refuse a record with a field that is given twice."""
+    given = [each.arg for each in node.keywords]
+    for name in given:
+        if given.count(name) > 1:
+            raise InvalidValue(f"`{text_of(node)}`: field `{name}` is given twice")
+
+
+def constant_of(node: ast.AST, values: Mapping[str, Any]) -> Any:
+    """The value of a literal or of a declared constant; None for any other expression."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = constant_of(node.operand, values)
+        return None if value is None else -value
+    return values.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def check_drawable(name: str, first: float, second: float = 1.0) -> None:
+    """Refuse arguments with which nothing can be drawn, as CPN ML does.
+
+    >>> check_drawable("discrete", 3, 1)
+    Traceback (most recent call last):
+        ...
+    lavant.core.errors.InvalidValue: discrete(3, 1) cannot be drawn; the first number is the least
+    """
+    is_right, wanted = {
+        "exponential": (first > 0, "a rate is above 0"),
+        "uniform": (first <= second, "the first number is the least"),
+        "erlang": (first >= 1 and second > 0, "the first number is 1 or more, and a rate is above 0"),
+        "gamma": (first > 0 and second > 0, "rate and shape are above 0"),
+        "lognormal": (second >= 0, "a variance is 0 or more"),
+        "bernoulli": (0 <= first <= 1, "a probability is between 0 and 1"),
+        "discrete": (first <= second, "the first number is the least"),
+    }[name]
+    if not is_right:
+        shown = f"{first:g}, {second:g}" if len(BUILT_IN[name][0]) > 1 else f"{first:g}"
+        raise InvalidValue(f"{name}({shown}) cannot be drawn; {wanted}")
 
 
 def described(colour: ColourSet) -> str:

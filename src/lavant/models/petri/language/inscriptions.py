@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from lavant.core.errors import InvalidValue
-from lavant.models.petri.language.colours import ColourSet, ListOf, Product, RecordOf, accepts
+from lavant.models.petri.language.colours import ColourSet, ListOf, Product, RecordOf, alike
 from lavant.models.petri.language.expressions import (
     BOOL,
     INT,
@@ -22,12 +22,16 @@ from lavant.models.petri.language.expressions import (
     Scope,
     described,
     parse,
+    require_once,
     text_of,
     typed,
 )
 
 COUNT_MAX = 1_000
 """Tokens that one term of a taking arc may ask for."""
+
+PUT_MAX = 1_000_000
+"""Equal tokens that one term of a putting arc may put."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -71,13 +75,13 @@ Multiset = tuple[Term | Choice, ...]
 
 
 def token_count(count: int) -> int:
-    """How many tokens an arc puts; as in CPN ML, fewer than none is an error.
+    """How many tokens a term puts; as in CPN ML, fewer than none is an error.
 
     >>> token_count(0)
     0
     """
-    if count < 0:
-        raise InvalidValue(f"{count} tokens cannot be put; a number of tokens is 0 or more")
+    if not 0 <= count <= PUT_MAX:
+        raise InvalidValue(f"{count} tokens cannot be put; a number of tokens is between 0 and {PUT_MAX:,}")
     return count
 
 
@@ -127,7 +131,7 @@ def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterat
     if isinstance(node, ast.Name) and node.id == "_":
         return
     if isinstance(node, ast.Name) and node.id in scope.variables:
-        if not accepts(colour, scope.variables[node.id]):
+        if not alike(colour, scope.variables[node.id]):
             given = described(scope.variables[node.id])
             raise InvalidValue(f"variable `{node.id}` is of colour set {given}, not {described(colour)}")
         yield Step(path, bind=node.id)
@@ -136,6 +140,7 @@ def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterat
             yield from _steps(each, scope, part, f"{path}[{at}]")
     elif isinstance(node, ast.Call) and isinstance(colour, RecordOf) and text_of(node.func) == colour.name:
         typed_fields = dict(colour.fields)
+        require_once(node)
         for keyword in node.keywords:
             if node.args or keyword.arg is None or keyword.arg not in typed_fields:
                 raise InvalidValue(f"`{text_of(node)}`: the fields of {colour.name} are {', '.join(typed_fields)}")
@@ -143,8 +148,12 @@ def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterat
             yield from _steps(keyword.value, scope, typed_fields[keyword.arg], f"{path}[{number}]")
     elif isinstance(node, ast.List) and isinstance(colour, ListOf):
         yield from _list_steps(node, scope, colour, path)
-    elif len(colour.values() or ()) != 1 or not accepts(colour, typed(node, scope, colour).colour):
-        yield Step(path, equal=typed(node, scope, colour))
+    else:
+        equal = typed(node, scope, colour)
+        if equal.is_random or "time" in equal.calls:
+            raise InvalidValue(f"`{text_of(node)}` depends on chance or on the clock; which token is taken must not")
+        if len(colour.values() or ()) != 1:
+            yield Step(path, equal=equal)
 
 
 def _list_steps(node: ast.List, scope: Scope, colour: ListOf, path: str) -> Iterator[Step]:

@@ -4,19 +4,61 @@ from __future__ import annotations
 
 import ast
 
-from lavant.models.petri.language.colours import ColourSet, Int, ListOf, Real, RecordOf
+from lavant.core.errors import InvalidValue
+from lavant.models.petri.language.colours import (
+    ColourSet,
+    Enumeration,
+    ListOf,
+    Real,
+    RecordOf,
+    String,
+    ml_number,
+    ml_text,
+)
 from lavant.models.petri.language.expressions import Expression, Function, Scope, parse, text_of, typed
 from lavant.models.petri.language.inscriptions import Choice, Multiset, Term, terms_of
 
 _OPERATORS = {ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "div", ast.Mod: "mod"}
 _COMPARISONS = {ast.Eq: "=", ast.NotEq: "<>", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _OF_LIST = {"first": "hd", "rest": "tl", "len": "length"}
+_WORDS = (
+    "abstype and andalso as case color colset datatype div do else end eqtype exception fn fun functor handle if in "
+    "include infix infixr let local mod nonfix not o of op open orelse product raise rec record sharing sig signature "
+    "struct structure subset then timed type union val var where while with withtype hd length mem tl true false"
+)
+"""Words of CPN ML, and functions that inscriptions are written with."""
 
 
-def ml_of(expression: Expression, wanted: ColourSet | None = None) -> str:
-    """The expression; an integer becomes a real number where one is wanted."""
-    writer = _Writer(expression.types)
-    return writer.of(expression.node, is_real=isinstance(wanted, Real))
+def ml_name(name: str) -> str:
+    """The name, which CPN ML must allow."""
+    if not name.isascii() or name.startswith("_") or name in _WORDS.split():
+        raise InvalidValue(f"{name!r} cannot be a name in CPN ML; choose another one for the export")
+    return name
+
+
+def ml_names(scope: Scope) -> None:
+    """Refuse declarations whose names CPN ML does not allow."""
+    for colour in scope.colours.values():
+        fields = [name for name, _ in colour.fields] if isinstance(colour, RecordOf) else []
+        values = colour.names if isinstance(colour, Enumeration) else ()
+        for name in (colour.name, *fields, *values):
+            ml_name(name)
+    for function in scope.functions.values():
+        for name in (function.name, *function.parameters):
+            ml_name(name)
+    for name in (*scope.variables, *scope.values):
+        ml_name(name)
+
+
+def ml_value(value: object) -> str:
+    """A constant."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ml_text(value) if isinstance(value, str) else ml_number(str(value))
+
+
+def ml_of(expression: Expression) -> str:
+    return _Writer(expression).of(expression.node)
 
 
 def ml_function(function: Function) -> str:
@@ -35,35 +77,43 @@ def ml_taking(text: str, scope: Scope, colour: ColourSet) -> str:
     return parts[0] if len(parts) == 1 else "++".join(part if "`" in part else f"1`{part}" for part in parts)
 
 
-def ml_putting(multiset: Multiset, colour: ColourSet) -> str:
-    """The multiset of an arc that puts."""
+def ml_putting(multiset: Multiset) -> str:
+    """The multiset of an arc that puts. If one of its tokens is delayed, all get a time stamp, and `+++` adds them."""
     if len(multiset) == 1 and isinstance(multiset[0], Term) and multiset[0].count is None:
-        return _term(multiset[0], colour, plain=True)
-    return "++".join(_part(each, colour) for each in multiset) if multiset else "empty"
+        token, delay = multiset[0].token, multiset[0].delay
+        return ml_of(token) if delay is None else f"{ml_of(token)}@+{ml_of(delay)}"
+    return _sum(multiset, is_timed=_is_delayed(multiset))
 
 
-def _part(each: Term | Choice, colour: ColourSet) -> str:
-    if isinstance(each, Term):
-        return _term(each, colour, plain=False)
-    then, otherwise = (
-        "++".join(_part(part, colour) for part in branch) if branch else "empty"
-        for branch in (each.then, each.otherwise)
+def _is_delayed(multiset: Multiset) -> bool:
+    return any(
+        _is_delayed(each.then + each.otherwise) if isinstance(each, Choice) else each.delay is not None
+        for each in multiset
     )
-    return f"(if {ml_of(each.test)} then {then} else {otherwise})"
 
 
-def _term(term: Term, colour: ColourSet, *, plain: bool) -> str:
-    delay = f"@+{ml_of(term.delay, Real('REAL'))}" if term.delay is not None else ""
-    if term.is_each:
-        return f"{ml_of(term.token)}{delay}"
-    token = ml_of(term.token, colour)
-    count = ml_of(term.count) if term.count is not None else "1"
-    return f"{token}{delay}" if plain else f"{count}`{token}{delay}"
+def _sum(multiset: Multiset, *, is_timed: bool) -> str:
+    parts = (_part(each, is_timed=is_timed) for each in multiset)
+    return ("+++" if is_timed else "++").join(parts) if multiset else "empty"
+
+
+def _part(each: Term | Choice, *, is_timed: bool) -> str:
+    if isinstance(each, Choice):
+        then, otherwise = (_sum(branch, is_timed=is_timed) for branch in (each.then, each.otherwise))
+        return f"(if {ml_of(each.test)} then {then} else {otherwise})"
+    tokens = ml_of(each.token)
+    if not each.is_each:
+        tokens = f"{'1' if each.count is None else ml_of(each.count)}`{tokens}"
+    if not is_timed:
+        return tokens
+    return f"{tokens}@+{'0.0' if each.delay is None else ml_of(each.delay)}"
 
 
 def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> str:
-    if isinstance(node, ast.Name) and (node.id == "_" or node.id in scope.variables):
+    if isinstance(node, ast.Name) and node.id in scope.variables:
         return node.id
+    if isinstance(node, ast.Name) and node.id == "_":
+        raise InvalidValue("`_`: an arc of CPN ML names every part of its tokens; take a variable for the export")
     if isinstance(node, ast.Tuple) and node.elts:
         parts = colour.parts()
         return f"({', '.join(_pattern(each, scope, part) for each, part in zip(node.elts, parts, strict=True))})"
@@ -77,10 +127,10 @@ def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> str:
         return "::".join([*shown, _pattern(tail.value, scope, colour)])
     if isinstance(node, ast.Call) and isinstance(colour, RecordOf) and text_of(node.func) == colour.name:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
-        fields = (f"{name}={_pattern(given[name], scope, part)}" for name, part in colour.fields if name in given)
-        rest = [", ..."] if len(given) < len(colour.fields) else []
-        return "{" + ", ".join(fields) + "".join(rest) + "}"
-    return ml_of(typed(node, scope, colour), colour)
+        if missing := [name for name, _ in colour.fields if name not in given]:
+            raise InvalidValue(f"`{text_of(node)}`: an arc of CPN ML names every field; add {', '.join(missing)}")
+        return "{" + ", ".join(f"{name}={_pattern(given[name], scope, part)}" for name, part in colour.fields) + "}"
+    return ml_of(typed(node, scope, colour))
 
 
 def _argument(text: str) -> str:
@@ -88,26 +138,22 @@ def _argument(text: str) -> str:
     return text if text.isidentifier() or text[0] in "([{0123456789" else f"({text})"
 
 
-class _Writer:
-    def __init__(self, types: dict[ast.AST, ColourSet]) -> None:
-        self.types = types
+def _has_real(colour: ColourSet) -> bool:
+    return isinstance(colour, Real) or any(map(_has_real, colour.parts()))
 
-    def of(self, node: ast.AST, *, is_real: bool = False) -> str:
+
+class _Writer:
+    def __init__(self, expression: Expression) -> None:
+        self.types, self.widened, self.calls = expression.types, expression.widened, expression.calls
+
+    def of(self, node: ast.AST) -> str:
         text: str = getattr(self, f"_{type(node).__name__.lower()}")(node)
-        if is_real and isinstance(self.types.get(node), Int):
+        if node in self.widened:
             return f"{text}.0" if isinstance(node, ast.Constant) else f"Real.fromInt({text})"
         return text
 
-    def _as(self, node: ast.AST, wanted: ColourSet | None) -> str:
-        return self.of(node, is_real=isinstance(wanted, Real))
-
     def _constant(self, node: ast.Constant) -> str:
-        if isinstance(node.value, bool):
-            return "true" if node.value else "false"
-        if isinstance(node.value, str):
-            escaped = node.value.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{escaped}"'
-        return str(node.value).replace("-", "~")
+        return ml_value(node.value)
 
     def _name(self, node: ast.Name) -> str:
         return node.id
@@ -121,20 +167,16 @@ class _Writer:
         return f"(#{node.slice.value + 1} {_argument(self.of(node.value))})"
 
     def _tuple(self, node: ast.Tuple) -> str:
-        parts = self.types[node].parts() or (None,) * len(node.elts)
-        return f"({', '.join(self._as(each, part) for each, part in zip(node.elts, parts, strict=True))})"
+        return f"({', '.join(map(self.of, node.elts))})"
 
     def _list(self, node: ast.List) -> str:
-        colour = self.types[node]
-        of = colour.of if isinstance(colour, ListOf) else None
         if not any(isinstance(each, ast.Starred) for each in node.elts):
-            return f"[{', '.join(self._as(each, of) for each in node.elts)}]"
-        parts = [self.of(e.value) if isinstance(e, ast.Starred) else f"[{self._as(e, of)}]" for e in node.elts]
+            return f"[{', '.join(map(self.of, node.elts))}]"
+        parts = [self.of(e.value) if isinstance(e, ast.Starred) else f"[{self.of(e)}]" for e in node.elts]
         return f"({' ^^ '.join(parts)})"
 
     def _ifexp(self, node: ast.IfExp) -> str:
-        colour = self.types[node]
-        return f"(if {self.of(node.test)} then {self._as(node.body, colour)} else {self._as(node.orelse, colour)})"
+        return f"(if {self.of(node.test)} then {self.of(node.body)} else {self.of(node.orelse)})"
 
     def _boolop(self, node: ast.BoolOp) -> str:
         word = " andalso " if isinstance(node.op, ast.And) else " orelse "
@@ -145,15 +187,17 @@ class _Writer:
 
     def _binop(self, node: ast.BinOp) -> str:
         colour = self.types[node]
-        if isinstance(colour, ListOf):
-            return f"({self.of(node.left)} ^^ {self.of(node.right)})"
-        sign = _OPERATORS.get(type(node.op), "+")
-        return f"({self._as(node.left, colour)} {sign} {self._as(node.right, colour)})"
+        adds = "^^" if isinstance(colour, ListOf) else "^" if isinstance(colour, String) else "+"
+        sign = _OPERATORS.get(type(node.op), adds)
+        if sign in ("div", "mod") and isinstance(colour, Real):
+            raise InvalidValue(f"`{text_of(node)}`: CPN ML has {sign} for integers only")
+        return f"({self.of(node.left)} {sign} {self.of(node.right)})"
 
     def _compare(self, node: ast.Compare) -> str:
         parts, left = [], node.left
         for operator, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(operator, ast.In | ast.NotIn):
+                self._require_equality(left, node)
                 found = f"mem {_argument(self.of(right))} {_argument(self.of(left))}"
                 parts.append(f"({found})" if isinstance(operator, ast.In) else f"(not ({found}))")
             else:
@@ -162,12 +206,17 @@ class _Writer:
         return parts[0] if len(parts) == 1 else f"({' andalso '.join(parts)})"
 
     def _comparison(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
-        is_real = any(isinstance(self.types.get(each), Real) for each in (left, right))
-        shown = self.of(left, is_real=is_real), self.of(right, is_real=is_real)
-        if is_real and isinstance(operator, ast.Eq | ast.NotEq):
-            equal = f"Real.==({shown[0]}, {shown[1]})"
-            return equal if isinstance(operator, ast.Eq) else f"(not ({equal}))"
+        shown = self.of(left), self.of(right)
+        if isinstance(operator, ast.Eq | ast.NotEq):
+            if any(isinstance(self.types[each], Real) for each in (left, right)):
+                equal = f"Real.==({shown[0]}, {shown[1]})"
+                return equal if isinstance(operator, ast.Eq) else f"(not ({equal}))"
+            self._require_equality(left, ast.Compare(left, [operator], [right]))
         return f"({shown[0]} {_COMPARISONS[type(operator)]} {shown[1]})"
+
+    def _require_equality(self, value: ast.expr, whole: ast.Compare) -> None:
+        if _has_real(self.types[value]):
+            raise InvalidValue(f"`{text_of(whole)}`: CPN ML cannot compare real numbers within other values")
 
     def _filtered(self, node: ast.ListComp | ast.GeneratorExp) -> tuple[str, str]:
         """The element with its type, which `#` needs, and the list of those that fulfil the conditions."""
@@ -176,7 +225,7 @@ class _Writer:
         assert isinstance(loop.target, ast.Name)
         assert isinstance(colour, ListOf)
         is_declared = colour.of.name not in ("list", "product")
-        element = f"({loop.target.id}: {colour.of.name})" if is_declared else loop.target.id
+        element = f"({ml_name(loop.target.id)}: {colour.of.name})" if is_declared else ml_name(loop.target.id)
         source = _argument(self.of(loop.iter))
         if loop.ifs:
             source = f"(List.filter (fn {element} => {' andalso '.join(map(self.of, loop.ifs))}) {source})"
@@ -203,13 +252,10 @@ class _Writer:
             return self._record(node, record)
         if name == "real":
             return f"Real.fromInt({self.of(node.args[0])})"
-        wants_real = name in ("exponential", "uniform", "bernoulli", "erlang")
-        shown = [
-            self.of(each, is_real=wants_real and not (name == "erlang" and at == 0))
-            for at, each in enumerate(node.args)
-        ]
-        called = f"{name}({', '.join(shown)})"
-        return f"({called} = 1)" if name == "bernoulli" else called
+        arguments = ", ".join(map(self.of, node.args))
+        if name == "lognormal" and name in self.calls:
+            return f"Math.exp(normal({arguments}))"
+        return f"(bernoulli({arguments}) = 1)" if name == "bernoulli" else f"{name}({arguments})"
 
     def _quantified(self, name: str, node: ast.expr) -> str:
         word = {"any": "List.exists", "all": "List.all"}[name]
@@ -219,8 +265,7 @@ class _Writer:
         return f"({word} (fn {element} => {self.of(node.elt)}) {source})"
 
     def _record(self, node: ast.Call, record: RecordOf) -> str:
-        fields = dict(record.fields)
-        given = [(str(each.arg), self._as(each.value, fields[str(each.arg)])) for each in node.keywords]
+        given = [(str(each.arg), self.of(each.value)) for each in node.keywords]
         if not node.args:
             return "{" + ", ".join(f"{name}={value}" for name, value in given) + "}"
         text = self.of(node.args[0])

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ast
+import math
+from collections.abc import Callable
 
 from lavant.models.petri.language.colours import Product, RecordOf
-from lavant.models.petri.language.expressions import ARITHMETIC, COMPARISONS, Expression, Function, Scope
+from lavant.models.petri.language.expressions import (
+    ARITHMETIC,
+    COMPARISONS,
+    RANDOM,
+    Expression,
+    Function,
+    Scope,
+    check_drawable,
+    constant_of,
+)
 
-RANDOM_SOURCE = {
+RANDOM_SOURCE = {  # of constants, which were checked when the net was built; the others are drawn by `draw`
     "exponential": "(_exponential() / {0})",
     "uniform": "({0} + ({1} - {0}) * _uniform())",
     "erlang": "(sum([_exponential() for _ in range({0})]) / {1})",
@@ -24,6 +35,42 @@ def python_of(expression: Expression, scope: Scope, *, clock: str = "now") -> st
 def function_source(function: Function, scope: Scope) -> str:
     parameters = ", ".join(f"v_{name}" for name in function.parameters)
     return f"def fn_{function.name}({parameters}):\n    return {python_of(function.body, scope)}"
+
+
+def draw(name: str, uniform: Callable[[], float], exponential: Callable[[], float], *arguments: float) -> float:
+    """A random value whose arguments are known only when it is drawn: `_draw` in the source."""
+    check_drawable(name, *arguments)
+    first, second = arguments[0], arguments[-1]
+    if name == "exponential":
+        return exponential() / first
+    if name == "uniform":
+        return first + (second - first) * uniform()
+    if name == "erlang":
+        return sum(exponential() for _ in range(int(first))) / second
+    if name == "gamma":
+        return _gamma(second, uniform, exponential) / first
+    if name == "lognormal":
+        return math.exp(first + math.sqrt(second) * _normal(uniform, exponential))
+    if name == "bernoulli":
+        return uniform() < first
+    return first + int((second - first + 1) * uniform())
+
+
+def _normal(uniform: Callable[[], float], exponential: Callable[[], float]) -> float:
+    """Box and Muller, 1958."""
+    return math.sqrt(2.0 * exponential()) * math.cos(2.0 * math.pi * uniform())
+
+
+def _gamma(shape: float, uniform: Callable[[], float], exponential: Callable[[], float]) -> float:
+    """With rate 1: G. Marsaglia, W. W. Tsang, "A simple method for generating gamma variables", 2000."""
+    if shape < 1:
+        return _gamma(shape + 1.0, uniform, exponential) * math.exp(-exponential() / shape)
+    d = shape - 1.0 / 3.0
+    while True:
+        x = _normal(uniform, exponential)
+        v = (1.0 + x / math.sqrt(9.0 * d)) ** 3
+        if v > 0 and exponential() > d * (v - 1.0 - math.log(v)) - 0.5 * x * x:
+            return d * v
 
 
 class _Source:
@@ -113,12 +160,18 @@ class _Source:
         if name == "replace" or isinstance(record, RecordOf):
             return self._record(node)
         arguments = self._all(node.args)
-        if name in RANDOM_SOURCE:
-            return RANDOM_SOURCE[name].format(*arguments)
+        if name in RANDOM and name not in self.scope.functions:
+            if name in RANDOM_SOURCE and all(self._is_constant(each) for each in node.args):
+                return RANDOM_SOURCE[name].format(*arguments)
+            return f"_draw({name!r}, _uniform, _exponential, {', '.join(arguments)})"
         if name in ("first", "rest", "len", "any", "all", "real"):
             patterns = {"first": "{0}[0]", "rest": "{0}[1:]", "real": "float({0})"}
             return patterns.get(name, f"{name}({{0}})").format(*arguments)
         return f"fn_{name}({', '.join(arguments)})"
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        hidden = {*self.locals, *self.names}
+        return constant_of(node, {n: value for n, value in self.scope.values.items() if n not in hidden}) is not None
 
     def _record(self, node: ast.Call) -> str:
         record = self.types[node]

@@ -14,6 +14,7 @@ mentions are the paper's. Each function below draws one figure. What differs:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -56,6 +57,8 @@ class ReliableQueue(msgspec.Struct, frozen=True, kw_only=True):
     """Messages to produce; without end by default."""
     timeouts: int | None = None
     """Timeouts that make a message visible again, at most; a state space without this bound is infinite."""
+    arriving: str = "exponential(arrivals)"
+    """Time between two messages, as an inscription."""
     sending: str = "exponential(mu1)"
     """Service time of the sender, as an inscription."""
     forwarding: str = "exponential(mu2)"
@@ -69,8 +72,8 @@ class ReliableQueue(msgspec.Struct, frozen=True, kw_only=True):
         self._check(self.broken in (None, *BROKEN), "broken", f"one of {', '.join(BROKEN)}")
         self._check(self.broken != "disorders" or self.order == IN_ORDER, "order", f"{IN_ORDER} to be broken so")
         for name in ("arrivals_per_s", "sends_per_s", "forwards_per_s", "timeout_s"):
-            self._check(getattr(self, name) > 0, name, "positive")
-        self._check(self.link_s >= 0, "link_s", "0 or more")
+            self._check(0 < getattr(self, name) < math.inf, name, "positive, and finite")
+        self._check(0 <= self.link_s < math.inf, "link_s", "0 or more, and finite")
         self._check(0 < self.reliability <= 1, "reliability", "above 0 and at most 1")
         for name in ("sender_threads", "broker_threads", "nodes"):
             self._check(1 <= getattr(self, name) <= 1000, name, "between 1 and 1000")
@@ -96,16 +99,19 @@ def reliable_queue(given: ReliableQueue) -> Net:
 
 
 def monitors(given: ReliableQueue) -> tuple[Monitor, ...]:
-    """The paper's monitors: delivery time, waiting messages, utilisation (busy threads), and counts."""
-    waiting = "len(token.again)" if given.order == IN_ORDER else "len(token)"
-    visible = "Queue_Index" if given.order == IN_ORDER else "Msg_Vis"
-    get = "Get_Oldest_Msg" if given.order == IN_ORDER else "Get_Msg"
+    """The paper's monitors: delivery time, waiting messages, utilisation (busy threads), and counts.
+
+    In order, no place holds what waits for a thread or an older message: it is what is in the queue and not invisible.
+    """
+    is_ordered = given.order == IN_ORDER
+    get = "Get_Oldest_Msg" if is_ordered else "Get_Msg"
+    visible = Size("Waiting_In_Queue", "Cloud_Queue'Msg_Vis", "len(token)")
     return (
         DataCollection("Msg_Delivery_Latency", "Recv_Proc'Deliver", "recvtime - sent.AT"),
         DataCollection("Msg_Queue_Latency", f"Broker'{get}", "msg.OT - msg.IT"),
         DataCollection("Msg_Arrival_Latency", "Send_Proc'Put_Msg", "time() - sent.AT"),
         Size("Waiting_In_Sender", "Send_Proc'Addressed", "len(token)"),
-        Size("Waiting_In_Queue", f"Cloud_Queue'{visible}", waiting),
+        Size("Invisible", "Broker'Invisible", "len(token)") if is_ordered else visible,
         Size("Queue_Length", "Cloud_Queue'Queue", "len(token)"),
         Size("Busy_Sender_Threads", "Send_Proc'Sending"),
         Size("Busy_Broker_Threads", "Broker'Processing"),
@@ -226,7 +232,7 @@ def _send_proc(net: Net, given: ReliableQueue) -> None:
         takes={"Next": "()", "Msg_ID": "n"},
         reads={"Sender": "sender"},
         puts={
-            "Next": "() @+ exponential(arrivals)",
+            "Next": f"() @+ {given.arriving}",
             "Msg_ID": "n + 1",
             "Produced": "MsgTimed(id=n, msgContent=A, AT=time())",
         },
