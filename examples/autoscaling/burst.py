@@ -55,8 +55,8 @@ async def run(url: str, seed: int, quiet_s: float) -> dict[str, Any]:
         {
             "type": job.job_type,
             "state": job.state,
-            "arrived_s": round(job.submitted_ms / 1000 - begin_s, 3),
-            "response_s": round((job.ended_ms - job.submitted_ms) / 1000, 3),
+            "arrived_s": round(job.submitted_s - begin_s, 3),
+            "response_s": round(job.ended_s - job.submitted_s, 3),
             "attempts": sum(len(task.attempts) for task in job.tasks),
         }
         for job in jobs

@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lavant.broker.filters import Filter, covers, explain, intersects
     from lavant.broker.matching import EncryptedMatcher, Matches, PlainMatcher, ScanMatcher
-    from lavant.broker.protocol.jobs import JobSummary, JobView, Result, ScheduleState
-    from lavant.broker.protocol.queue_config import QueueConfig
-    from lavant.broker.protocol.queues import Delivery, Described, MoveState, PeekedMessage, Receipt, SendEntry
-    from lavant.broker.protocol.subscriptions import AdvertisementState, SubscriptionState, Webhook
+    from lavant.broker.protocol.jobs import Result
+    from lavant.broker.protocol.queues import Receipt
     from lavant.client.async_client import AsyncClient, connect_async
     from lavant.client.client import Client, connect
     from lavant.client.connection.retries import Retries
     from lavant.client.consumers.consumer import AsyncConsumer, Consumer, QueueMessage
     from lavant.client.encryption import Key, NumericAttribute, Schema
-    from lavant.client.publisher import Publisher, PublisherConfig, PublisherStatistics
+    from lavant.client.publisher import Publisher, PublisherConfig, PublisherStatistics, TuningConfig
     from lavant.client.queues.queue import AsyncQueue, Queue
     from lavant.client.subscriptions.async_subscription import AsyncSubscription
     from lavant.client.subscriptions.notification import Notification
     from lavant.client.subscriptions.subscription import Subscription
+    from lavant.client.values.jobs import JobSummary, JobView, ScheduleState
+    from lavant.client.values.queues import Delivery, Described, MoveState, PeekedMessage, QueueConfig, SendEntry
+    from lavant.client.values.subscriptions import AdvertisementState, SubscriptionState, Webhook
     from lavant.client.workers.functions import task
     from lavant.client.workers.task import Task
     from lavant.client.workers.worker import Worker
@@ -57,20 +58,28 @@ if TYPE_CHECKING:
 _HOMES = {
     "lavant.broker.filters": ("Filter", "covers", "explain", "intersects"),
     "lavant.broker.matching": ("EncryptedMatcher", "Matches", "PlainMatcher", "ScanMatcher"),
-    "lavant.broker.protocol.jobs": ("JobSummary", "JobView", "Result", "ScheduleState"),
-    "lavant.broker.protocol.queue_config": ("QueueConfig",),
-    "lavant.broker.protocol.queues": ("Delivery", "Described", "MoveState", "PeekedMessage", "Receipt", "SendEntry"),
-    "lavant.broker.protocol.subscriptions": ("AdvertisementState", "SubscriptionState", "Webhook"),
+    "lavant.broker.protocol.jobs": ("Result",),
+    "lavant.broker.protocol.queues": ("Receipt",),
     "lavant.client.async_client": ("AsyncClient", "connect_async"),
     "lavant.client.client": ("Client", "connect"),
     "lavant.client.connection.retries": ("Retries",),
     "lavant.client.consumers.consumer": ("AsyncConsumer", "Consumer", "QueueMessage"),
     "lavant.client.encryption": ("Key", "NumericAttribute", "Schema"),
-    "lavant.client.publisher": ("Publisher", "PublisherConfig", "PublisherStatistics"),
+    "lavant.client.publisher": ("Publisher", "PublisherConfig", "PublisherStatistics", "TuningConfig"),
     "lavant.client.queues.queue": ("AsyncQueue", "Queue"),
     "lavant.client.subscriptions.async_subscription": ("AsyncSubscription",),
     "lavant.client.subscriptions.notification": ("Notification",),
     "lavant.client.subscriptions.subscription": ("Subscription",),
+    "lavant.client.values.jobs": ("JobSummary", "JobView", "ScheduleState"),
+    "lavant.client.values.queues": (
+        "Delivery",
+        "Described",
+        "MoveState",
+        "PeekedMessage",
+        "QueueConfig",
+        "SendEntry",
+    ),
+    "lavant.client.values.subscriptions": ("AdvertisementState", "SubscriptionState", "Webhook"),
     "lavant.client.workers.functions": ("task",),
     "lavant.client.workers.task": ("Task",),
     "lavant.client.workers.worker": ("Worker",),
@@ -142,6 +151,7 @@ __all__ = [
     "Subscription",
     "SubscriptionState",
     "Task",
+    "TuningConfig",
     "Unavailable",
     "Webhook",
     "Worker",
@@ -179,4 +189,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The names for applications, and what every module has."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -307,7 +307,7 @@ def test_no_server_is_one_line_that_names_the_endpoint(server: ObjectStore) -> N
         ("sparkk://host:7077", "there is no storage sparkk://"),
         ("s3a://bucket/x", "there is no storage s3a://.*here Spark's s3a:// is s3://"),
         ("gs:/bucket", "write it as gs://HOST-OR-BUCKET/PATH"),
-        ("s3:///x", "cannot be opened: Missing bucket name"),
+        ("s3:///x", "names no bucket; write it as s3://BUCKET/PATH"),
         ("s3://bucket/50%", r"a % in the path of a URI is written %25"),
         ("s3://bucket/x?colour=red", r"Unexpected query parameter in S3 URI: 'colour'"),
         ("hdfs://user@host:8020/x", "name the user in HADOOP_USER_NAME, not in the URI"),

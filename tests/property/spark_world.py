@@ -22,7 +22,7 @@ from lavant.core.publications.batch import PublicationBatch
 from lavant.service.engines.spark.engine import SparkEngine
 from lavant.service.engines.spark.settings import SparkLimits
 from lavant.service.runtime.clock import ServerClock
-from lavant.service.runtime.ingest import Ingest
+from lavant.service.runtime.ingest.ingest import Ingest
 from lavant.service.runtime.limits import LIMITS
 
 SMALL = SparkLimits(range_publications_max=5, ranges_max=2, file_bytes_max=4096)
@@ -56,7 +56,13 @@ class World:
         self.engine = self.make_engine()
         clock = ServerClock(broker.queues.now_ms if self.durable else None)
         self.ingest = Ingest(
-            self.server, self.engine, clock, limits=LIMITS, perform=self.perform, on_failed=self.failures.append
+            self.server,
+            self.engine,
+            clock,
+            limits=LIMITS,
+            perform=self.perform,
+            commit=lambda: None,
+            on_failed=self.failures.append,
         )
         if isinstance(self.engine, SparkEngine):
             self.deliveries = self.ingest.match_delivery(self.engine)

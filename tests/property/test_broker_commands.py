@@ -21,6 +21,7 @@ from lavant.broker.machine.replay import replay
 from lavant.broker.machine.state import BrokerState
 from lavant.broker.protocol.federation import MoveSubscription, SwitchBalancing
 from lavant.broker.protocol.queue_config import namespace_of
+from lavant.broker.protocol.queues import EndLongPolls
 from lavant.broker.protocol.registry import COMMANDS, QUERIES, REGISTRY
 from lavant.broker.protocol.subscriptions import Publish, RenewSubscription
 from lavant.broker.queues.accounting.quotas import QueueLimits, Quota, Quotas
@@ -171,5 +172,5 @@ def test_every_request_is_a_command_or_a_query_and_somebody_handles_it() -> None
     kinds |= {*broker.federation._PLANNERS, *broker.migrations._PLANNERS}
     assert kinds == COMMANDS
     assert {*broker.queues._ANSWERS, *broker.subscriptions._ANSWERS, *broker.federation._ANSWERS} == QUERIES
-    own = {Publish, RenewSubscription, MoveSubscription, SwitchBalancing}
-    assert {*kinds, *QUERIES, *own} == set(REGISTRY), "a publication becomes a Deliver, a renewal nothing"
+    own = {Publish, RenewSubscription, EndLongPolls, MoveSubscription, SwitchBalancing}
+    assert {*kinds, *QUERIES, *own} == set(REGISTRY), "a publication becomes a Deliver, the others nothing"

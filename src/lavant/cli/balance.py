@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, counted, print_json, print_table
+from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, counted, print_json, print_table, report
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
 
@@ -100,7 +100,10 @@ def _switch(is_on: bool, names: list[str] | None, url: str, key: str, ca_file: P
         )
     else:
         for name, fault in result.items():
-            print(f"{name}: {('on' if is_on else 'off') if fault is None else fault}")
+            if fault is None:
+                report(f"{name}: {'on' if is_on else 'off'}", as_json=False)
+            else:
+                print(f"{name}: {fault}")
     raise typer.Exit(EXIT_FAILED if any(result.values()) else 0)
 
 

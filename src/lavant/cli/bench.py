@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import AsJson, CaFile, Key, print_json, print_table
+from lavant.cli.common import AsJson, CaFile, Key, print_json, print_table, progress_console
 
 if TYPE_CHECKING:
     from lavant.cli.reports.benchmarks import BenchmarkResult
@@ -98,10 +98,9 @@ def _server(url: str | None) -> Any:
 
 @contextmanager
 def _progress(what: str, seconds: float) -> Iterator[Callable[[float], None]]:
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with Progress(console=progress_console(), transient=True) as progress:
         task = progress.add_task(what, total=seconds)
         yield lambda passed_s: progress.update(task, completed=passed_s)
 

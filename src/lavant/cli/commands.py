@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum, EnumType
 from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
@@ -126,9 +128,10 @@ def _set_help_options(command: Any) -> None:
 
 
 class _Plain:
-    """Takes texts, paths, flags, defaults and missing values as they are, and leaves the rest to Typer.
+    """Reads texts, paths, flags, numbers, names of enumerations, defaults and missing values, and leaves the rest, and
+    what is wrong with a value, to Typer.
 
-    Typer would check them with pydantic, whose import takes longer than all the rest of a command.
+    Typer would read them with pydantic, whose import takes longer than all the rest of a command.
     """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -141,7 +144,17 @@ class _Plain:
             return Path(value)
         if annotation == list[str] and isinstance(value, list | tuple):
             return list(value)
+        if isinstance(value, str) and (annotation in (int, float) or isinstance(annotation, EnumType)):
+            with suppress(ValueError):
+                read = annotation(value)
+                if isinstance(read, Enum) or _is_in_range(read, param.type_descriptor.parameter_info):
+                    return read
         return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+
+
+def _is_in_range(number: float, bounds: Any) -> bool:
+    """Whether it is a number within the bounds of its option; not a number is in none."""
+    return (bounds.min is None or number >= bounds.min) and (bounds.max is None or number <= bounds.max)
 
 
 _PLAIN = _Plain()

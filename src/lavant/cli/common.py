@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lavant.core.errors import InvalidValue
+
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from lavant.client.client import Client
 
 EXIT_FAILED = 1
 """The command ran, but the result is negative or partial."""
 
+LINE_CHARACTERS_MAX = 10_000
 HTTP_S_MAX = 5.0
 LISTENS_WITHIN_S = 30.0
 """A server that was just started loads its modules and replays its journal before it listens."""
@@ -103,7 +108,7 @@ def print_json(value: Any) -> None:
 
 
 def set_quiet(is_quiet: bool) -> None:
-    """Whether `report`, `note` and `progress` print nothing, for the command that runs."""
+    """Whether `report`, `note` and progress print nothing, for the command that runs."""
     _quiet.set(is_quiet)
 
 
@@ -119,6 +124,14 @@ def note(text: str) -> None:
     """Tell a person something on standard error, unless the command is to be quiet."""
     if not _quiet.get():
         print(text, file=sys.stderr, flush=True)
+
+
+def check_readable(path: Path) -> None:
+    """Raise in one line if a file cannot be read."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InvalidValue(f"cannot read {path}: {error.strerror}") from None
 
 
 def print_table(
@@ -142,6 +155,20 @@ def print_table(
     Console(markup=False, highlight=False).print(table)
 
 
+def console() -> Console:
+    """Standard output in colours. A terminal's lines are folded to its width; those of a file or pipe stay whole."""
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else LINE_CHARACTERS_MAX)
+
+
+def narrator(*, as_json: bool) -> Console:
+    """Where a demonstration tells what happens; its figures as JSON have standard output to themselves."""
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(stderr=as_json, quiet=as_json and _quiet.get())
+
+
 def _print_plain_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str], has_header: bool
 ) -> None:
@@ -156,14 +183,22 @@ def _print_plain_table(
         print("  ".join(padded).rstrip())
 
 
+def progress_console() -> Console:
+    """Standard error, for progress. It prints nothing if the command is to be quiet, or if this is no terminal."""
+    from rich.console import Console  # noqa: PLC0415
+
+    shown = Console(stderr=True)
+    shown.quiet = _quiet.get() or not shown.is_terminal
+    return shown
+
+
 @contextmanager
 def progress(name: str, total: int) -> Iterator[Callable[[str], None]]:
     """A progress bar of `total` steps; call the result with the name of each finished step."""
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=_quiet.get()) as bar:
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
         task = bar.add_task(name, total=total)
         yield lambda done: bar.update(task, advance=1, description=done)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from lavant.cli.common import AsJson, narrator, print_json
 
 
 class DemoPart(StrEnum):
@@ -20,18 +22,20 @@ def demo(
     service_rate: Annotated[int, typer.Option(min=1, help="quotes per second to the server")] = 200,
     rate: Annotated[int, typer.Option(min=1, help="quotes per second to the pipeline")] = 500,
     subscriptions: Annotated[int, typer.Option(min=1, help="subscriptions of the pipeline")] = 100_000,
+    as_json: AsJson = False,
 ) -> None:
     """Publish stock quotes to the subscribers of a server, then match many subscriptions on Spark."""
-    from rich.console import Console  # noqa: PLC0415
-
-    console = Console()
+    console = narrator(as_json=as_json)
+    found: dict[str, Any] = {}
     if part is not DemoPart.PIPELINE:
         from lavant.cli.reports.demonstration.service import run_service  # noqa: PLC0415
 
         console.rule("the service", align="left")
-        run_service(console, seconds=seconds, rate=service_rate)
+        found["service"] = run_service(console, seconds=seconds, rate=service_rate)
     if part is not DemoPart.SERVICE:
         from lavant.cli.reports.demonstration.pipeline import run_pipeline  # noqa: PLC0415
 
         console.rule("the pipeline on Spark", align="left")
-        run_pipeline(console, subscriptions=subscriptions, seconds=seconds, rate=rate)
+        found["pipeline"] = run_pipeline(console, subscriptions=subscriptions, seconds=seconds, rate=rate)
+    if as_json:
+        print_json(found)

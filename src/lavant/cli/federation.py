@@ -10,7 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from lavant.cli.balance import balance
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Key, Url, ask_http, client, counted, print_json, print_table
+from lavant.cli.common import (
+    EXIT_FAILED,
+    AsJson,
+    CaFile,
+    Key,
+    Url,
+    ask_http,
+    client,
+    counted,
+    narrator,
+    print_json,
+    print_table,
+    report,
+)
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
 
@@ -131,10 +144,8 @@ def move(
     Ask the broker where the subscription is. Messages in flight stay until they are acknowledged, or follow.
     """
     moved = _move(url, key, ca_file, subscription, broker, namespace)
-    if as_json:
-        print_json(moved)
-    else:
-        print(f"{subscription} is at {broker} ({moved['address']}); paused for {moved['pause_ms']} ms")
+    text = f"{subscription} is at {broker} ({moved['address']}); paused for {moved['pause_ms']} ms"
+    report(text, as_json=as_json, **moved)
 
 
 @federation.command()
@@ -181,9 +192,9 @@ def evacuate(
     else:
         for name, reason in result["failed"].items():
             print(f"{name}: {reason}")
-        print(f"{counted(result['moved'], 'subscription')} moved from {broker}, {result['left']} left")
+        report(f"{counted(result['moved'], 'subscription')} moved from {broker}, {result['left']} left", as_json=False)
         if result["is_stopped"]:
-            print("stopped; run the same command again to go on")
+            report("stopped; run the same command again to go on", as_json=False)
     raise typer.Exit(0 if not result["left"] else EXIT_FAILED)
 
 
@@ -206,15 +217,12 @@ def rm(
         waits = counted(waiting[neighbour], "publication")
         typer.confirm(f"Remove {neighbour}, with {waits} waiting for it?", abort=True)
     removed = ask_http(url, f"/federation/neighbours/{neighbour}", key, ca_file, method="DELETE")
-    if as_json:
-        print_json(removed)
-        return
     waited = counted(removed["publications"], "publication")
-    print(f"{neighbour} is removed, with {waited} ({removed['bytes']:,} bytes) that waited for it")
-    for id in removed["ids"][:IDS_SHOWN]:
-        print(f"  {id}")
+    lines = [f"{neighbour} is removed, with {waited} ({removed['bytes']:,} bytes) that waited for it"]
+    lines += [f"  {id}" for id in removed["ids"][:IDS_SHOWN]]
     if removed["publications"] > IDS_SHOWN:
-        print(f"  and {removed['publications'] - IDS_SHOWN:,} more")
+        lines.append(f"  and {removed['publications'] - IDS_SHOWN:,} more")
+    report("\n".join(lines), as_json=as_json, **removed)
 
 
 @federation.command()
@@ -227,27 +235,40 @@ def demo(
         bool, typer.Option("--balance", help="instead, put all subscribers at the weakest broker, and let them move")
     ] = False,
     subscribers: Annotated[int, typer.Option(min=10, max=500, help="subscribers, with --balance")] = 100,
+    clusters: Annotated[
+        int, typer.Option(min=1, max=2, help="clusters, each with a head, with --balance; the weak brokers are in one")
+    ] = 1,
     picture: Annotated[
         Path | None, typer.Option(help="SVG file of subscriptions and load over time, with --balance")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a chain of brokers as processes, kill one while publications pass, and check every delivery.
 
     With --balance: brokers of different strength around one where publications enter; ends when they are balanced.
     """
-    from rich.console import Console  # noqa: PLC0415
-
     if picture is not None and not balance:
         raise InvalidValue(f"--picture {picture} needs --balance: the chain has no picture")
+    if clusters > 1 and not balance:
+        raise InvalidValue(f"--clusters {clusters} needs --balance: the chain is one cluster")
+    console = narrator(as_json=as_json)
     if balance:
+        import msgspec  # noqa: PLC0415
+
         from lavant.cli.reports.demonstration.balancing import run_balancing  # noqa: PLC0415
 
         count = 5 if brokers is None else brokers
-        run_balancing(Console(), brokers=count, subscribers=subscribers, picture_path=picture)
+        balanced = run_balancing(
+            console, brokers=count, subscribers=subscribers, clusters=clusters, picture_path=picture
+        )
+        if as_json:
+            print_json(msgspec.to_builtins(balanced))
         return
     from lavant.cli.reports.demonstration.federation import run_federation  # noqa: PLC0415
 
-    run_federation(Console(), brokers=3 if brokers is None else brokers, publications=publications)
+    delivered = run_federation(console, brokers=3 if brokers is None else brokers, publications=publications)
+    if as_json:
+        print_json(delivered)
 
 
 def _view(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lavant.cli.common import counted
+from lavant.cli.common import counted, progress_console, report
 from lavant.core.errors import InvalidValue
 
 
@@ -49,19 +49,21 @@ def run_kafka_stream(
     as_json: bool,
 ) -> None:
     """Until it is interrupted, or up to the topic's present end. `session` starts Spark with further settings."""
-    import msgspec  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
+    from msgspec.structs import asdict  # noqa: PLC0415
 
     from lavant.pipeline.sources.kafka.connector import connector_settings  # noqa: PLC0415
     from lavant.pipeline.sources.kafka.runner import stream_topics  # noqa: PLC0415
     from lavant.pipeline.sources.kafka.topics import KafkaTopic, check_topics, parse_options  # noqa: PLC0415
+    from lavant.pipeline.stream.preparation import check_directory, check_subscriptions  # noqa: PLC0415
 
     input, output = KafkaTopic.parse(arguments.input), KafkaTopic.parse(arguments.output)
     options = parse_options(arguments.options)
     if arguments.work is None:
         raise InvalidValue("a stream of Kafka needs --work DIRECTORY, which keeps how far it is")
+    check_subscriptions(subscriptions)
+    check_directory(arguments.work)
     check_topics(input, output, arguments.rejected_topic, options)
-    with Console(stderr=True).status("starting Spark") as status:
+    with progress_console().status("starting Spark") as status:
         spark = session(**connector_settings())
         status.update(f"{input.name}: 0 records")
         try:
@@ -80,9 +82,10 @@ def run_kafka_stream(
             )
         finally:
             spark.stop()
-    if as_json:
-        print(msgspec.json.encode(result).decode())
-        return
     matched = f"{counted(result.records, 'record')} against {counted(result.subscriptions, 'subscription')}"
-    print(f"{matched} in {result.seconds:.1f} s ({result.batches} batch{'' if result.batches == 1 else 'es'})")
-    print(f"{counted(result.notifications, 'notification')} in {result.output}, {result.rejected} of them refusals")
+    report(
+        f"{matched} in {result.seconds:.1f} s ({result.batches} batch{'' if result.batches == 1 else 'es'})\n"
+        f"{counted(result.notifications, 'notification')} in {result.output}, {result.rejected} of them refusals",
+        as_json=as_json,
+        **asdict(result),
+    )

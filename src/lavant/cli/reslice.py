@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, counted, print_json
+from lavant.cli.common import AsJson, counted, report
 
 
 def reslice(
@@ -23,9 +23,8 @@ def reslice(
     opened = SliceStore.open(store)
     before = opened.slices
     version = opened.reslice(slices)
-    if as_json:
-        print_json({"store": opened.storage.uri, "before": before, "slices": slices, "version": version})
-    elif before == slices:
-        print(f"{opened.storage.uri} has {counted(slices, 'slice')} already")
-    else:
-        print(f"{opened.storage.uri}: {counted(slices, 'slice')} instead of {before}, from version {version} on")
+    uri = opened.storage.uri
+    text = f"{uri}: {counted(slices, 'slice')} instead of {before}, from version {version} on"
+    if before == slices:
+        text = f"{uri} has {counted(slices, 'slice')} already"
+    report(text, as_json=as_json, store=uri, before=before, slices=slices, version=version)

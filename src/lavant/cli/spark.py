@@ -123,9 +123,11 @@ def pack(
     from lavant.broker.warmup import BROKER_KERNELS  # noqa: PLC0415
     from lavant.cli.reports.kernels import shown_progress  # noqa: PLC0415
     from lavant.core.kernels.warmup import warm_up  # noqa: PLC0415
+    from lavant.pipeline.packing import check_target  # noqa: PLC0415
     from lavant.pipeline.packing import pack as write  # noqa: PLC0415
     from lavant.pipeline.warmup import PIPELINE_KERNELS  # noqa: PLC0415
 
+    check_target(archive)  # before kernels are compiled
     started_s = time.monotonic()
     with shown_progress() as show:
         warm_up([*BROKER_KERNELS, PIPELINE_KERNELS], show)

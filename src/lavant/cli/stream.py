@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, counted
+from lavant.cli.common import EXIT_FAILED, AsJson, counted, progress_console, report
 from lavant.cli.spark import Archive, Conf, DriverHost, Master, settings_in
 from lavant.core.files import is_uri
+
+if TYPE_CHECKING:
+    from lavant.pipeline.stream.driver import StreamResult
 
 
 class FilterScheme(StrEnum):
@@ -56,7 +59,6 @@ def stream(
 ) -> None:
     """Match publications against subscriptions on Spark. Run again after a failure, the command resumes."""
     import msgspec  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     from lavant.broker.storage.objects import open_storage  # noqa: PLC0415
@@ -66,18 +68,19 @@ def stream(
     from lavant.pipeline.internals.failures import failures_reported  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
     from lavant.pipeline.stream.driver import stream as run  # noqa: PLC0415
-    from lavant.pipeline.stream.sinks import reasons_text  # noqa: PLC0415
+    from lavant.pipeline.stream.preparation import check_places  # noqa: PLC0415
 
     scheme = scheme if engine is None else engine
     settings = {"spark.driver.memory": driver_memory, **settings_in(conf)}
     topics = KafkaArguments(input, output, work, kafka_option or [], rejected_topic, available_now)
-    places = (subscriptions,) if topics.are_given else (subscriptions, input, output)
+    places = (subscriptions, input, output)
+    read = places[:1] if topics.are_given else places
 
     def session(**more: str) -> Any:
         spark = spark_session(master, driver_host=driver_host, archive=archive, **settings, **more)
         try:
             # Only the driver reads files; executors read and write stores, logs and the output.
-            preflight(spark, *(each for each in places if is_uri(each) and not StoredFile.at(each).exists()))
+            preflight(spark, *(each for each in read if is_uri(each) and not StoredFile.at(each).exists()))
         except BaseException:
             spark.stop()
             raise
@@ -94,13 +97,11 @@ def stream(
                 as_json=as_json,
             )
         return
-    for place in places:
-        open_storage(place)  # refuses an unknown kind before Spark starts
-    console = Console(stderr=True)
+    check_places(*places)  # before Spark takes its seconds to start
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         failures_reported(),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+        Progress(*columns, console=progress_console(), transient=True) as bar,
     ):
         task = bar.add_task("starting Spark", total=None)
         spark = session()
@@ -120,13 +121,21 @@ def stream(
             spark.stop()
     if as_json:
         print(msgspec.json.encode(result).decode())
-        raise typer.Exit(EXIT_FAILED if result.matched_none else 0)
+    else:
+        show(result, rejected=open_storage(output).below("rejected.jsonl").uri)
+    raise typer.Exit(EXIT_FAILED if result.matched_none else 0)
+
+
+def show(result: StreamResult, *, rejected: str) -> None:
+    """What came of it; `rejected` is the file with the reasons."""
+    from lavant.pipeline.stream.sinks import reasons_text  # noqa: PLC0415
+
     matched = f"{counted(result.publications, 'publication')} against {counted(result.subscriptions, 'subscription')}"
-    print(f"{matched} in {result.seconds:.1f} s ({result.batches} batch{'' if result.batches == 1 else 'es'})")
-    print(f"notifications: {result.notifications}")
+    batches = f"{result.batches} batch{'' if result.batches == 1 else 'es'}"
+    report(f"{matched} in {result.seconds:.1f} s ({batches})", as_json=False)
+    report(f"notifications: {result.notifications}", as_json=False)
     if result.rejected:
         print(f"{counted(result.rejected, 'publication')} refused, {reasons_text(result.reasons)}")
-        print(f"reasons: {open_storage(output).below('rejected.jsonl').uri}, or column rejected of the notifications")
+        print(f"reasons: {rejected}, or column rejected of the notifications")
     if result.matched_none:
         print("lavant: every publication of the log was refused, so nothing was matched", file=sys.stderr)
-        raise typer.Exit(EXIT_FAILED)

@@ -21,8 +21,9 @@ from lavant.cli.common import (
     report,
     time_of,
 )
+from lavant.client.values.mirror import to_protocol
 from lavant.core.addresses import QUEUES_URL
-from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.errors import LavantError
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.jobs import JobView
@@ -69,7 +70,7 @@ def submit(
         if wait_s is None:
             print_json({"job": number}) if as_json else print(number)
             return
-        view = server.wait(number, timeout_s=wait_s)
+        view = to_protocol(server.wait(number, timeout_s=wait_s))
     _finish(view, as_json=as_json)
 
 
@@ -84,7 +85,7 @@ def wait(
 ) -> None:
     """Wait until a job ends, and show it. Exit code 1 if it did not complete."""
     with client(url, key, ca_file, is_patient=True) as server:
-        view = server.wait(number, timeout_s=timeout_s)
+        view = to_protocol(server.wait(number, timeout_s=timeout_s))
     _finish(view, as_json=as_json)
 
 
@@ -92,7 +93,7 @@ def wait(
 def show(number: Number, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """Show a job: its state, the attempts at its tasks, and its results."""
     with client(url, key, ca_file) as server:
-        _print(server.job(number), as_json=as_json)
+        _print(to_protocol(server.job(number)), as_json=as_json)
 
 
 @job.command("ls")
@@ -109,10 +110,8 @@ def ls(
     """List jobs, oldest first."""
     from collections import deque  # noqa: PLC0415
 
-    if state not in ("", RUNNING, COMPLETED, "failed", "cancelled"):
-        raise InvalidValue(f"--state is running, completed, failed or cancelled, got {state!r}")
     with client(url, key, ca_file) as server:
-        found = deque(server.jobs(state=state), maxlen=last)
+        found = [to_protocol(each) for each in deque(server.jobs(state=state), maxlen=last)]
     if as_json:
         from msgspec.structs import asdict  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lavant.cli.common import AsJson, CaFile, Key, Url, body_of, client, print_json, print_table, report, time_of
+from lavant.client.values.mirror import to_protocol
 from lavant.core.addresses import QUEUES_URL
 
 schedule = typer.Typer(help="Submit jobs or send messages by cron or at an interval.", no_args_is_help=True)
@@ -35,7 +36,7 @@ def add(
     """Add a schedule, or replace the one of this name. Give --cron or --every, and --job or --queue."""
     given = sys.stdin.buffer.read() if body == "-" else (body or "").encode()
     with client(url, key, ca_file) as server:
-        state = server.schedule(name, cron=cron, every_s=every_s, job=job, queue=queue, body=given)
+        state = to_protocol(server.schedule(name, cron=cron, every_s=every_s, job=job, queue=queue, body=given))
     text = f"schedule {state.name} fires next at {time_of(state.next_ms)}"
     report(text, as_json=as_json, schedule=state.name, next_ms=state.next_ms)
 
@@ -44,7 +45,7 @@ def add(
 def list_schedules(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """List schedules, when they fire next, and what went wrong the last time."""
     with client(url, key, ca_file) as server:
-        found = list(server.schedules())
+        found = [to_protocol(each) for each in server.schedules()]
     if as_json:
         print_json([{field: getattr(each, field) for field in _FIELDS} | body_of(each.body) for each in found])
         return
@@ -59,8 +60,7 @@ def list_schedules(url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None,
         )
         for each in found
     ]
-    if rows:
-        print_table(("schedule", "when", "what", "next", "fired", "last error"), rows, numbers=("fired",))
+    print_table(("schedule", "when", "what", "next", "fired", "last error"), rows, numbers=("fired",))
 
 
 @schedule.command("rm")

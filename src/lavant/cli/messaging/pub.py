@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson, CaFile, Encryption, Key, Url, client, print_json
+from lavant.cli.common import (
+    EXIT_FAILED,
+    AsJson,
+    CaFile,
+    Encryption,
+    Key,
+    Url,
+    client,
+    print_json,
+    progress_console,
+    report,
+)
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
 
@@ -97,15 +108,16 @@ class _Publishing:
 
     def report(self, *, as_json: bool) -> None:
         published = self._done - len(self.refused)
-        if as_json:
-            refused = [{"line": number, "reason": reason} for number, reason in self.refused.items()]
-            print_json({"published": published, "refused": refused, "seconds": round(self._seconds, 3)})
-            return
-        for number, reason in list(self.refused.items())[:REASONS_SHOWN_MAX]:
-            print(f"lavant: line {number} was refused: {reason}", file=sys.stderr)
-        print(
+        if not as_json:
+            for number, reason in list(self.refused.items())[:REASONS_SHOWN_MAX]:
+                print(f"lavant: line {number} was refused: {reason}", file=sys.stderr)
+        report(
             f"{published:,} published in {self._seconds:.2f} s "
-            f"({published / max(self._seconds, 1e-9):,.0f} per second), {len(self.refused):,} refused"
+            f"({published / max(self._seconds, 1e-9):,.0f} per second), {len(self.refused):,} refused",
+            as_json=as_json,
+            published=published,
+            refused=[{"line": number, "reason": reason} for number, reason in self.refused.items()],
+            seconds=round(self._seconds, 3),
         )
 
     def _publish(self, some: list[Read]) -> None:
@@ -122,12 +134,10 @@ class _Publishing:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """A counter on standard error, if that is a terminal."""
-    from rich.console import Console  # noqa: PLC0415
+    """A counter on standard error."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (SpinnerColumn(), TextColumn("{task.completed:,} published"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done: bar.update(task, completed=done)

@@ -14,7 +14,8 @@ import msgspec
 
 from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.publications.attributes import AttributeValue
-from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication
+from lavant.core.publications.publication import ID, PAYLOAD, TIME, Publication, check_envelope
+from lavant.core.seconds import SECOND_MS
 
 T = TypeVar("T")
 
@@ -133,8 +134,10 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _publication(row: dict[str, Any]) -> Publication:
     present = {name: value for name, value in row.items() if value is not None}
-    envelope = {"id": str(present.pop(ID, "")), "time_ms": present.pop(TIME, 0), "payload": present.pop(PAYLOAD, None)}
-    return Publication(attributes={name: _plain(value) for name, value in present.items()}, **envelope)
+    id, time_ms, payload = str(present.pop(ID, "")), present.pop(TIME, 0), present.pop(PAYLOAD, None)
+    check_envelope(id=id, time_ms=time_ms, payload=payload)
+    attributes = {name: _plain(value) for name, value in present.items()}
+    return Publication(attributes=attributes, id=id, time_s=time_ms / SECOND_MS, payload=payload)
 
 
 def _plain(value: Any) -> Any:

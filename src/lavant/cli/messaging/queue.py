@@ -6,6 +6,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,7 +14,8 @@ import typer
 from msgspec.structs import asdict, replace
 
 from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
-from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queue_config import DELAY_MS_MAX, VISIBILITY_MS_MAX, WAIT_MS_MAX, QueueConfig
+from lavant.broker.queues.validation import check_config
 from lavant.cli.common import (
     EXIT_FAILED,
     AsJson,
@@ -24,6 +26,7 @@ from lavant.cli.common import (
     body_of,
     client,
     counted,
+    note,
     print_json,
     print_table,
     report,
@@ -31,11 +34,15 @@ from lavant.cli.common import (
 )
 from lavant.cli.planning.queue_compare import compare_queue
 from lavant.cli.planning.queue_plan import plan_queue
+from lavant.client.values import queues as values
+from lavant.client.values.mirror import from_protocol, to_protocol
 from lavant.core.addresses import QUEUES_URL
-from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.errors import InvalidValue, LavantError, UnknownMove
+from lavant.core.seconds import in_seconds
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.queues import Described, MoveState
+    from lavant.client.client import Client
     from lavant.client.queues import Queue
 
 POLL_S = 0.1
@@ -59,7 +66,8 @@ def ls(
         names = list(server.queues(prefix))
         results = server.pipeline([calls.describe(name) for name in names])
     # A queue that was deleted meanwhile is not listed.
-    found = [(name, result) for name, result in zip(names, results, strict=True) if not isinstance(result, LavantError)]
+    pairs = zip(names, results, strict=True)
+    found = [(name, to_protocol(result)) for name, result in pairs if not isinstance(result, LavantError)]
     if as_json:
         print_json([{"queue": name, **_as_dict(each)} for name, each in found])
         return
@@ -77,8 +85,8 @@ def info(
 ) -> None:
     """Show the attributes, tags, figures and moves of a queue."""
     with client(url, key, ca_file) as server:
-        described = server.queue(queue).describe()
-        moves = server.queue(queue).moves()
+        described = to_protocol(server.queue(queue).describe())
+        moves = [to_protocol(move) for move in server.queue(queue).moves()]
     if as_json:
         print_json({"queue": queue, **_as_dict(described), "moves": [asdict(move) for move in moves]})
         return
@@ -122,7 +130,8 @@ def _option(attribute: QueueAttribute, *, is_new: bool) -> inspect.Parameter:
     return inspect.Parameter(attribute.name, kind, default=None, annotation=Annotated[annotation, option])
 
 
-def _changed(config: QueueConfig, settings: dict[str, Any]) -> QueueConfig:
+def _changed(config: QueueConfig, settings: dict[str, Any]) -> values.QueueConfig:
+    """Checked here, in the words of the options: the client's times are in seconds."""
     given = {name: value for name, value in settings.items() if value is not None}
     if given.pop("order", False):
         given["order"] = "in-order"
@@ -131,7 +140,9 @@ def _changed(config: QueueConfig, settings: dict[str, Any]) -> QueueConfig:
         given["labels"] = {name: value for name, value in labels.items() if value}
     if given.get("dead_letters") == "":
         given |= {"dead_letters": None, "receives_max": None}
-    return replace(config, **given)
+    changed = replace(config, **given)
+    check_config(changed)
+    return from_protocol(values.QueueConfig, changed)
 
 
 @_with_attributes(is_new=True)
@@ -161,10 +172,19 @@ def configure(
     **settings: Any,
 ) -> None:
     """Set attributes of a queue; the others stay. `--dead-letters ""` and `--label KEY=` remove one."""
+    if all(value is None for value in settings.values()):
+        raise InvalidValue("give an attribute and its value, such as --visibility-ms 30000")
     with client(url, key, ca_file) as server:
         of = server.queue(queue)
-        of.configure(_changed(of.describe().config, settings))
+        of.configure(_changed(to_protocol(of.describe().config), settings))
     report(f"{queue} is set", as_json=as_json, queue=queue)
+
+
+@wraps(configure)
+def _set(**given: Any) -> None:
+    """The name of `configure` before."""
+    note("lavant: `lavant queue set` is now `lavant queue configure`")
+    configure(**given)
 
 
 def redrive(
@@ -174,6 +194,7 @@ def redrive(
     ] = None,
     rate: Annotated[int | None, typer.Option(min=1, help="largest number of messages a second")] = None,
     background: Annotated[bool, typer.Option("--background", help="do not wait for the end")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="end a move that runs; what was moved stays moved")] = False,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
@@ -182,15 +203,16 @@ def redrive(
     """Move the messages of a dead-letter queue back to their sources; exit code 1 if some could not be moved."""
     with client(url, key, ca_file) as server:
         source = server.queue(queue)
-        state = _state(source, source.redrive(to, rate_per_s=rate))
+        state = _cancelled(server, source) if cancel else _state(source, source.redrive(to, rate_per_s=rate))
         while state.status == "running" and not background:
             time.sleep(POLL_S)
             state = _state(source, state.task)
-    if as_json:
-        print_json(asdict(state))
-    else:
+    has_failed = state.status == "failed"
+    if has_failed and not as_json:
         print(_progress(state))
-    raise typer.Exit(EXIT_FAILED if state.status == "failed" else 0)
+    else:
+        report(_progress(state), as_json=as_json, **asdict(state))
+    raise typer.Exit(EXIT_FAILED if has_failed else 0)
 
 
 def purge(
@@ -230,19 +252,20 @@ def send(
     ] = None,
     group: Annotated[str, typer.Option(help="in-order queues: group of the messages")] = "",
     deduplication: Annotated[str, typer.Option(help="in-order queues: deduplication name")] = "",
-    delay_ms: Annotated[int | None, typer.Option(help="how long the messages stay hidden first")] = None,
+    delay_ms: Annotated[
+        int | None, typer.Option(min=0, max=DELAY_MS_MAX, help="how long the messages stay hidden first")
+    ] = None,
     url: Url = QUEUES_URL,
     key: Key = "",
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Send messages, and print their numbers once they are on the server's disk."""
-    from lavant.client.queues import SendEntry  # noqa: PLC0415
-
+    delay_s = in_seconds(delay_ms)
     bodies = iter([text.encode() for text in body]) if body else _stdin_lines()
     with client(url, key, ca_file) as server:
         while some := [
-            SendEntry(each, delay_ms=delay_ms, group=group, deduplication=deduplication)
+            values.SendEntry(each, delay_s=delay_s, group=group, deduplication=deduplication)
             for each in islice(bodies, LINES_AT_ONCE)
         ]:
             numbers = server.queue(queue).send_many(some)
@@ -256,10 +279,16 @@ def receive(
     queue: QueueName,
     count: Annotated[int, typer.Option(min=1, help="largest number of messages")] = 1,
     wait_ms: Annotated[
-        int | None, typer.Option(help="how long to wait for a message; default: attribute of the queue")
+        int | None,
+        typer.Option(min=0, max=WAIT_MS_MAX, help="how long to wait for a message; default: attribute of the queue"),
     ] = None,
     visibility_ms: Annotated[
-        int | None, typer.Option(help="how long they are hidden from other consumers; default: attribute of the queue")
+        int | None,
+        typer.Option(
+            min=0,
+            max=VISIBILITY_MS_MAX,
+            help="how long they are hidden from other consumers; default: attribute of the queue",
+        ),
     ] = None,
     acknowledge: Annotated[
         bool, typer.Option("--acknowledge", help="acknowledge the messages after they are printed")
@@ -271,9 +300,14 @@ def receive(
 ) -> None:
     """Receive and print messages; exit code 1 if there are none. Without --acknowledge they are delivered again."""
     with client(url, key, ca_file) as server:
-        messages = server.queue(queue).receive(count, visibility_s=_seconds(visibility_ms), wait_s=_seconds(wait_ms))
-        printed = [{"number": each.receipt.number, "lease": each.receipt.lease, **_content(each)} for each in messages]
-        _print(printed, ("number", "sent", "receives", "group", "reason", "body"), as_json=as_json)
+        messages = server.queue(queue).receive(
+            count, visibility_s=in_seconds(visibility_ms), wait_s=in_seconds(wait_ms)
+        )
+        printed = [
+            {"number": each.receipt.number, "lease": each.receipt.lease, **_content(to_protocol(each))}
+            for each in messages
+        ]
+        _print(printed, ("number", *_COLUMNS), as_json=as_json)
         if acknowledge and messages:
             sys.stdout.flush()  # messages that were not printed must not be acknowledged
             server.queue(queue).acknowledge(*messages)
@@ -292,8 +326,8 @@ def peek(
     """Print messages in any state without receiving them."""
     with client(url, key, ca_file) as server:
         messages = server.queue(queue).peek(count, after=after)
-    printed = [{"number": each.number, "state": each.state, **_content(each)} for each in messages]
-    _print(printed, ("number", "state", "sent", "receives", "group", "reason", "body"), as_json=as_json)
+    printed = [{"number": each.number, "state": each.state, **_content(to_protocol(each))} for each in messages]
+    _print(printed, ("number", "state", *_COLUMNS), as_json=as_json)
 
 
 def _confirm(what: str, queue: Queue, yes: bool) -> None:
@@ -311,8 +345,15 @@ def _pair(text: str, flag: str) -> tuple[str, str]:
     return key, value
 
 
+def _cancelled(server: Client, source: Queue) -> MoveState:
+    running = [move.task for move in source.moves() if move.status == "running"]
+    if not running:
+        raise UnknownMove(f"nothing is being moved from queue {source.name!r}")
+    return to_protocol(server.cancel_move(running[0]))
+
+
 def _state(source: Queue, task: int) -> MoveState:
-    return next(move for move in source.moves() if move.task == task)
+    return to_protocol(next(move for move in source.moves() if move.task == task))
 
 
 def _progress(state: MoveState) -> str:
@@ -330,10 +371,6 @@ def _as_dict(described: Described) -> dict[str, Any]:
     }
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
-
-
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -349,7 +386,8 @@ def _stdin_lines() -> Iterator[bytes]:
     return (line.rstrip(b"\n") for line in sys.stdin.buffer)
 
 
-_SELDOM = frozenset(("group", "reason"))
+_COLUMNS = ("sent", "receives", "group", "origin", "attempts", "reason", "body")
+_SELDOM = frozenset(("group", "origin", "attempts", "reason"))
 """Columns that are shown only if a message has such a thing."""
 
 
@@ -360,7 +398,7 @@ def _print(messages: list[dict[str, Any]], columns: tuple[str, ...], *, as_json:
     columns = tuple(each for each in columns if each not in _SELDOM or any(message[each] for message in messages))
     rows = [[_cell(message, column) for column in columns] for message in messages]
     if rows:
-        print_table(columns, rows, numbers=("number", "receives"))
+        print_table(columns, rows, numbers=("number", "receives", "attempts"))
 
 
 def _cell(message: dict[str, Any], column: str) -> str:
@@ -378,6 +416,6 @@ def _cell(message: dict[str, Any], column: str) -> str:
 queue = typer.Typer(help="Inspect and use the queues of a server.", no_args_is_help=True)
 for _command in (ls, info, create, configure, send, receive, peek, redrive, purge, delete):
     queue.command(_command.__name__)(_command)
-queue.command("set", hidden=True)(configure)  # its earlier name
+queue.command("set", hidden=True)(_set)
 queue.command("plan")(plan_queue)
 queue.command("compare")(compare_queue)

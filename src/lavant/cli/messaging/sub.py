@@ -29,6 +29,7 @@ from lavant.cli.common import (
 )
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue
+from lavant.core.seconds import SECOND_MS
 
 if TYPE_CHECKING:
     from lavant.client.client import Client
@@ -71,7 +72,7 @@ def sub(
         raise InvalidValue('give a filter, as in `lavant sub "price > 100"`, or the --name of a subscription')
     if since is not None and not name:
         raise InvalidValue("--since needs --name: without a name, no earlier notifications are kept")
-    since_ms = None if since is None else _since_ms(since, time.time())
+    since_s = None if since is None else _since_s(since, time.time())
     printed = 0
     try:
         with (
@@ -83,7 +84,7 @@ def sub(
             # One iterator for all: Ctrl-C is lost if it comes while Python finalizes an iterator that was dropped.
             notifications = subscription.notifications(timeout_s=timeout_s)
             for notification in notifications:
-                if since_ms is None or notification.time_ms >= since_ms:
+                if since_s is None or notification.time_s >= since_s:
                     _show(notification, as_json=as_json)
                     printed += 1
                 if printed == count:
@@ -121,7 +122,7 @@ def _show(notification: Notification, *, as_json: bool) -> None:
         fields = [f"{name}={_value(value)}" for name, value in notification.attributes.items()]
         if notification.payload is not None:
             fields.append(f"payload={printable(notification.payload.decode(errors='replace'))}")
-        print(f"{time_of(notification.time_ms)}  {printable(notification.id)}  {'  '.join(fields)}")
+        print(f"{time_of(_time_ms(notification))}  {printable(notification.id)}  {'  '.join(fields)}")
     sys.stdout.flush()
 
 
@@ -129,10 +130,14 @@ def _as_dict(notification: Notification) -> dict[str, Any]:
     """In the format of `lavant pub`, so that the output can be published again."""
     import base64  # noqa: PLC0415
 
-    row: dict[str, Any] = {**notification.attributes, "@id": notification.id, "@time_ms": notification.time_ms}
+    row: dict[str, Any] = {**notification.attributes, "@id": notification.id, "@time_ms": _time_ms(notification)}
     if notification.payload is not None:
         row["@payload"] = base64.b64encode(notification.payload).decode()
     return row
+
+
+def _time_ms(notification: Notification) -> int:
+    return round(notification.time_s * SECOND_MS)
 
 
 def _value(value: object) -> str:
@@ -146,18 +151,18 @@ def _value(value: object) -> str:
     return printable(value if attributes_of([f"_={value}"])["_"] == value else json.dumps(value, ensure_ascii=False))
 
 
-def _since_ms(text: str, now_s: float) -> int:
+def _since_s(text: str, now_s: float) -> float:
     """
-    >>> _since_ms("2m", now_s=1000.0), _since_ms("1970-01-01T00:00:05Z", now_s=1000.0)
-    (880000, 5000)
+    >>> _since_s("2m", now_s=1000.0), _since_s("1970-01-01T00:00:05Z", now_s=1000.0)
+    (880.0, 5.0)
     """
     found = _AGO.fullmatch(text)
     if found is not None:
-        return int((now_s - int(found[1]) * _UNITS_S[found[2]]) * 1000)
+        return now_s - int(found[1]) * _UNITS_S[found[2]]
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidValue(
             f"--since {text!r} is neither an age such as 90s, 10m, 2h, 1d nor an ISO 8601 time"
         ) from None
-    return int((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lavant.broker.subscriptions.limits import WEBHOOK_TIMEOUT_MS_MAX, WEBHOOK_TIMEOUT_MS_MIN
 from lavant.cli.common import AsJson, CaFile, Encryption, Key, Url, client, print_json, print_table, report, time_of
+from lavant.client.values.mirror import to_protocol
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.seconds import SECOND_MS
 
 if TYPE_CHECKING:
     from lavant.broker.protocol.queues import Described
@@ -33,7 +36,10 @@ def ls(
     with client(url, key, ca_file) as server:
         found = list(server.subscriptions(prefix))
         queues = server.pipeline([calls.describe(each.queue) for each in found])
-    pairs = list(zip(found, queues, strict=True))
+    pairs = [
+        (to_protocol(state), queue if isinstance(queue, LavantError) else to_protocol(queue))
+        for state, queue in zip(found, queues, strict=True)
+    ]
     if as_json:
         print_json([_as_dict(state, queue) for state, queue in pairs])
         return
@@ -51,7 +57,14 @@ def add(
     attempts_max: Annotated[
         int | None, typer.Option(help="webhook: attempts before a notification is dead-lettered; 10 by default")
     ] = None,
-    timeout_ms: Annotated[int | None, typer.Option(help="webhook: timeout of one attempt; 10000 by default")] = None,
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=WEBHOOK_TIMEOUT_MS_MIN,
+            max=WEBHOOK_TIMEOUT_MS_MAX,
+            help="webhook: timeout of one attempt; 10000 by default",
+        ),
+    ] = None,
     secret: Annotated[
         str, typer.Option(help="webhook: secret that signs the requests", envvar="LAVANT_WEBHOOK_SECRET")
     ] = "",
@@ -62,19 +75,18 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Add a subscription. Matching publications are kept until received. Adding the same one again changes nothing."""
-    from lavant.broker.protocol.subscriptions import Webhook  # noqa: PLC0415
+    from lavant.client.values.subscriptions import Webhook  # noqa: PLC0415
 
     options: dict[str, Any] = {"attempts_max": attempts_max, "timeout_ms": timeout_ms, "secret": secret or None}
     given = {option: value for option, value in options.items() if value is not None}
     if webhook is None and given:
         raise InvalidValue(f"--{next(iter(given)).replace('_', '-')} needs --webhook URL")
     with client(url, key, ca_file, encryption=encrypt) as server:
+        if timeout_ms is not None:
+            given["timeout_s"] = given.pop("timeout_ms") / SECOND_MS
         wanted = None if webhook is None else Webhook(webhook, **given)
-        state = server.subscribe(filter, name=name, queue=queue, webhook=wanted).state
-    if as_json:
-        print_json(_as_dict(state, None))
-    else:
-        print(f"{state.name} goes to {_destination(state)}")
+        state = to_protocol(server.subscribe(filter, name=name, queue=queue, webhook=wanted).state)
+    report(f"{state.name} goes to {_destination(state)}", as_json=as_json, **_as_dict(state, None))
 
 
 @subscriptions.command("update")
@@ -91,11 +103,8 @@ def update(
     with client(url, key, ca_file, encryption=encrypt) as server:
         subscription = server.subscription(name)
         subscription.update(filter)
-        state = subscription.state
-    if as_json:
-        print_json(_as_dict(state, None))
-    else:
-        print(f"{state.name} now matches {_filter(state)}")
+        state = to_protocol(subscription.state)
+    report(f"{state.name} now matches {_filter(state)}", as_json=as_json, **_as_dict(state, None))
 
 
 @subscriptions.command("rm")
@@ -120,8 +129,8 @@ def rm(
 def info(name: Name, url: Url = QUEUES_URL, key: Key = "", ca_file: CaFile = None, as_json: AsJson = False) -> None:
     """Show a subscription and how many notifications wait."""
     with client(url, key, ca_file) as server:
-        state = server.subscription(name).state
-        queue = server.queue(state.queue).describe()
+        state = to_protocol(server.subscription(name).state)
+        queue = to_protocol(server.queue(state.queue).describe())
     if as_json:
         print_json(_as_dict(state, queue))
         return

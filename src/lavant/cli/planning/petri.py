@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import runpy
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import AsJson, counted, print_json, print_table
+from lavant.cli.common import AsJson, counted, note, print_json, print_table, report
 from lavant.core.errors import InvalidValue, LavantError
 
 if TYPE_CHECKING:
@@ -67,10 +66,8 @@ def show(
                 if name.startswith(f"{page}'")
             }
             write_picture(out / f"{page}.svg", draw(model.net, page, local if steps else None).svg)
-            if not as_json:
-                print(out / f"{page}.svg")
-        if as_json:
-            print_json({"files": [str(out / f"{page}.svg") for page in model.net.pages]})
+        files = [str(out / f"{page}.svg") for page in model.net.pages]
+        report("\n".join(files), as_json=as_json, files=files)
         return
     if as_json:
         pages = {
@@ -134,7 +131,7 @@ def run_(
     ]
     print_table(("monitor", "mean", "95 % interval", "p95"), rows, numbers=("mean", "95 % interval", "p95"))
     text = f"{counted(found.steps, 'step')} in {took_s:.1f} s, {found.steps / took_s:,.0f} a second"
-    print(text, file=sys.stderr)
+    note(text)
 
 
 @petri.command()
@@ -157,11 +154,13 @@ def check(
     if as_json:
         print_json(_space_as_dict(space))
         raise typer.Exit(EXIT_VIOLATED if space.violations or space.dead_transitions or space.unbounded else 0)
-    whole = "all of them" if space.is_complete else f"not all: the search ended at {min(states, space.states):,} states"
+    whole = "all of them"
     if space.overfull is not None:
-        whole += f", where {space.overfull} had gained {TOKENS_MAX:,} tokens"
+        whole = f"not all: the search ended where {space.overfull} had gained {TOKENS_MAX:,} tokens"
+    elif not space.is_complete:
+        whole = f"not all: the search ended at its bound of {counted(states, 'state')}"
     print(f"{counted(space.states, 'state')}, {counted(space.arcs, 'arc')}; {whole}")
-    print(f"{space.states / took_s:,.0f} states a second", file=sys.stderr)
+    note(f"{space.states / took_s:,.0f} states a second")
     rows = [
         [name, str(bound.least), str(bound.greatest), "" if bound.longest_list is None else str(bound.longest_list)]
         for name, bound in space.bounds.items()
@@ -182,16 +181,22 @@ def _texts(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _space_as_dict(space: StateSpace) -> dict[str, Any]:
-    bounds = {name: {"least": each.least, "most_tokens": each.greatest} for name, each in space.bounds.items()}
+    bounds = {
+        name: {"least": each.least, "most_tokens": each.greatest, "longest_list": each.longest_list}
+        for name, each in space.bounds.items()
+    }
     return {
         "states": space.states,
         "arcs": space.arcs,
         "is_complete": space.is_complete,
         "bounds": bounds,
         "dead_markings": len(space.dead_markings),
+        "components": space.components if space.is_complete else None,
+        "home_markings": space.home_markings,
         "violated": [each.name for each in space.violations],
         "dead_transitions": list(space.dead_transitions),
         "unbounded": list(space.unbounded),
+        "perhaps_unbounded": _growing(space),
     }
 
 
@@ -210,10 +215,13 @@ def _judge(model: _Loaded, space: StateSpace, states: int) -> bool:
     for name, trace in space.unbounded.items():
         print(f"unbounded place: {name}; the end of this path can be repeated for ever")
         _print_trace(trace, model.net)
-    growing = [name for name, bound in space.bounds.items() if bound.is_growing and name not in space.unbounded]
-    if growing:
+    if growing := _growing(space):
         print(f"perhaps unbounded, still growing{within}: {', '.join(growing)}")
     return bool(violated or space.dead_transitions or space.unbounded)
+
+
+def _growing(space: StateSpace) -> list[str]:
+    return [name for name, bound in space.bounds.items() if bound.is_growing and name not in space.unbounded]
 
 
 def _print_trace(trace: list[TraceStep], net: Net) -> None:
@@ -301,6 +309,7 @@ def _built_in(name: str, given: dict[str, str], is_small: bool) -> _Loaded:
 
 
 def _from_file(path: Path) -> _Loaded:
+    from lavant.models.petri.monitors import check_monitors  # noqa: PLC0415
     from lavant.models.petri.net import Net  # noqa: PLC0415
 
     if not path.is_file():
@@ -308,15 +317,16 @@ def _from_file(path: Path) -> _Loaded:
     try:
         names = runpy.run_path(str(path))
         net = names["net"]() if callable(names.get("net")) else None
+        parts = ("monitors", "invariants", "histories")
+        more = [tuple(names[each]()) if callable(names.get(each)) else () for each in parts]
+        if isinstance(net, Net):
+            check_monitors(more[0], net.flatten())  # finds mistakes between pages, too
     except LavantError as error:
         raise InvalidValue(f"{path}: {error}") from None
     except Exception as error:
         raise InvalidValue(f"{path} cannot be loaded: {type(error).__name__}: {error}") from None
     if not isinstance(net, Net):
         raise InvalidValue(f"{path} has no function `net` that returns a Net")
-    more = [
-        tuple(names[each]()) if callable(names.get(each)) else () for each in ("monitors", "invariants", "histories")
-    ]
     return _Loaded(net, {}, *more)
 
 
@@ -336,7 +346,5 @@ def _marking(run: Any) -> dict[str, str]:
         if isinstance(tokens, int):
             found[name] = f"{tokens}`…" if tokens else ""
             continue
-        ready = show_marking(place.colour, [each.value for each in tokens if each.time is None])
-        later = [f"1`{place.colour.show(each.value)}@{each.time:.6g}" for each in tokens if each.time is not None]
-        found[name] = "++".join(filter(None, [ready, *later]))
+        found[name] = show_marking(place.colour, tokens)
     return found

@@ -40,7 +40,7 @@ def plan(
     """Compute the consumers that each topic needs for a response time or a budget.
 
     With --from, give the goal as a change: --what-if response_s=50, or --what-if budget=5. Exit code 2 if the file is
-    invalid or no allocation reaches the goal.
+    invalid, 8 if no allocation reaches the goal.
     """
     from lavant.cli.reports import plans as planning  # noqa: PLC0415
     from lavant.cli.reports.charts import write_picture  # noqa: PLC0415

@@ -43,7 +43,7 @@ def plan_queue(
 ) -> None:
     """Predict delivery time and waiting; compute the fewest consumers for a target, and the best visibility timeout.
 
-    Exit code 2 if the file is invalid, the load is unstable, or no number of consumers reaches the target.
+    Exit code 2 if the file is invalid, 8 if the load is unstable or no number of consumers reaches the target.
     """
     from lavant.models.reliable_queue import QueueGoal, plan  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from lavant.cli.common import AsJson, print_json
+from lavant.cli.common import AsJson, print_json, progress_console
 from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -173,12 +173,11 @@ def _trace(path: Path | None, *, also: TextIO | None = None, always: bool = Fals
 @contextlib.contextmanager
 def _bar(name: str, total: int) -> Iterator[Callable[[int, int], None]]:
     """Progress over seeds on the terminal; standard output stays for the result."""
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     events = TextColumn("{task.fields[events]:,} events")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), events, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
         task = bar.add_task(name, total=total, events=0)
         yield lambda done, count: bar.update(task, completed=done, events=count)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, report
+from lavant.cli.common import AsJson, progress_console, report
 from lavant.core.errors import LavantError
 
 if TYPE_CHECKING:
@@ -78,13 +78,12 @@ def _run(
 @contextlib.contextmanager
 def _bar(name: str) -> Iterator[Callable[[SweepProgress], None]]:
     """A progress bar on standard error; standard output is for the summary."""
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.progress import Progress as Bar  # noqa: PLC0415
 
     failures = TextColumn("{task.fields[failed]} failed")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=progress_console()) as bar:
         task = bar.add_task(name, total=None, failed=0)
 
         def report(progress: SweepProgress) -> None:

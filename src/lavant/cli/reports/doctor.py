@@ -7,23 +7,20 @@ import platform
 import re
 import resource
 import shutil
-import ssl
 import statistics
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
-from lavant.core.errors import MissingComponent
+from lavant.cli.reports.fetch import fetch, http_address, opened
+from lavant.core.errors import LavantError, MissingComponent, ServerUnreachable, Unavailable
+from lavant.core.packages import named_extras
 
 PYTHON_MIN = (3, 11)
 FILES_MIN = 4096
@@ -65,9 +62,9 @@ def python() -> Finding:
 
 
 def java() -> Finding:
-    from lavant.pipeline.session import check_java  # noqa: PLC0415
-
     try:
+        from lavant.pipeline.session import check_java  # noqa: PLC0415
+
         check_java()
     except MissingComponent as error:
         return Finding("Java", CheckVerdict.NOTE, str(error), "only `--engine spark` and `lavant stream` need it")
@@ -114,10 +111,13 @@ def sync_time_ms(directory: Path) -> float:
 
 def kernels() -> Finding:
     """Whether matchers work and compiled kernels are cached."""
-    from lavant.broker.matching import PlainMatcher  # noqa: PLC0415
-    from lavant.core.kernels.cache import cache_state  # noqa: PLC0415
-    from lavant.core.publications.batch import PublicationBatch  # noqa: PLC0415
-
+    try:
+        with named_extras():
+            from lavant.broker.matching import PlainMatcher  # noqa: PLC0415
+            from lavant.core.kernels.cache import cache_state  # noqa: PLC0415
+            from lavant.core.publications.batch import PublicationBatch  # noqa: PLC0415
+    except MissingComponent as error:
+        return Finding("matching", CheckVerdict.NOTE, str(error), "only a server, and matchers of your own, need it")
     started = time.perf_counter()
     matcher = PlainMatcher()
     matcher.add([1, 2], ["price > 10 and symbol = 'IBM'", "symbol like 'I%'"])
@@ -138,51 +138,34 @@ def memory() -> Finding:
     return Finding("machine", CheckVerdict.OK, f"{cores} cores, {total / (1 << 30):.0f} GiB, {platform.platform()}")
 
 
-def http_address(url: str) -> str:
-    """The HTTP address for an address of any protocol: all share one port.
-
-    >>> http_address("lavant://127.0.0.1:7324"), http_address("lavants://queues.example:99")
-    ('http://127.0.0.1:7324', 'https://queues.example:99')
-    """
-    parts = urlsplit(url)
-    scheme = "https" if parts.scheme in {"lavants", "https"} else "http"
-    return f"{scheme}://{parts.netloc}"
-
-
 def server(url: str, key: str = "", ca_file: Path | None = None) -> list[Finding]:
-    """Whether the server is ready, the clocks agree, and memory is left."""
-    address = http_address(url)
-    name = f"server at {address}"
+    """Whether the server is ready, the clocks agree, memory is left, and its disk has room and is not slow."""
+    name = f"server at {http_address(url)}"
     try:
-        with _opened(address, "/readyz", key, ca_file) as response:
+        with opened(url, "/readyz", key, ca_file, timeout_s=TIMEOUT_S) as response:
             said, date = response.read(1000).decode(errors="replace").strip(), response.headers.get("date")
-    except urllib.error.HTTPError as error:
-        with error:
-            said = error.read(1000).decode(errors="replace").strip()
-        return [Finding(name, CheckVerdict.BAD, f"not ready: {said}", "look at its log")]
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        return [Finding(name, CheckVerdict.NOTE, f"no answer: {reason}", "start one with `lavant serve --data DIR`")]
+    except LavantError as error:
+        return [_no_answer(name, error)]
     findings = [Finding(name, CheckVerdict.OK, said)]
     if date is not None:
         findings.append(_clock(parsedate_to_datetime(date).timestamp()))
-    metrics = _metrics(address, key, ca_file)
-    return [*findings, *_memory(metrics), *_own_time(metrics)]
+    metrics = _metrics(url, key, ca_file)
+    return [*findings, *_memory(metrics), *_server_disk(metrics), *_own_time(metrics)]
 
 
-def _opened(address: str, path: str, key: str, ca_file: Path | None) -> Any:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    context = ssl.create_default_context(cafile=ca_file) if address.startswith("https") else None
-    request = urllib.request.Request(f"{address}{path}", headers=headers)
-    return urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context)
+def _no_answer(name: str, error: LavantError) -> Finding:
+    if isinstance(error, Unavailable) and not isinstance(error, ServerUnreachable):
+        return Finding(name, CheckVerdict.BAD, f"not ready: {error}", "look at its log")
+    said, _, remedy = str(error).partition("; ")
+    verdict = CheckVerdict.NOTE if isinstance(error, ServerUnreachable) else CheckVerdict.BAD
+    return Finding(name, verdict, said, remedy)
 
 
-def _metrics(address: str, key: str, ca_file: Path | None) -> dict[str, float]:
+def _metrics(url: str, key: str, ca_file: Path | None) -> dict[str, float]:
     """Metrics without labels; empty if /metrics is not accessible."""
     try:
-        with _opened(address, "/metrics", key, ca_file) as response:
-            text = response.read().decode(errors="replace")
-    except (OSError, ValueError):
+        text = fetch(url, "/metrics", key, ca_file, timeout_s=TIMEOUT_S).decode(errors="replace")
+    except LavantError:
         return {}
     return {name: float(value) for name, value in re.findall(r"^(lavant_\w+) (-?[0-9.e+-]+)$", text, re.MULTILINE)}
 
@@ -199,6 +182,22 @@ def _memory(metrics: dict[str, float]) -> list[Finding]:
     return [
         Finding("server's memory", CheckVerdict.BAD if held > MEMORY_FULL * limit else CheckVerdict.NOTE, said, remedy)
     ]
+
+
+def _server_disk(metrics: dict[str, float]) -> list[Finding]:
+    """Whether there is room on the disk of the server, and how long its commits take."""
+    name, free = "server's disk", metrics.get("lavant_disk_free_bytes")
+    if free is None:
+        return []  # it has none, or is of an earlier version
+    if metrics.get("lavant_storage_full"):
+        remedy = "free space on the disk of its data directory, and it goes on by itself"
+        return [Finding(name, CheckVerdict.BAD, "full: nothing new is accepted", remedy)]
+    total_s, commits = metrics.get("lavant_commit_seconds_sum", 0.0), metrics.get("lavant_commit_seconds_count", 0.0)
+    mean_ms = 1e3 * total_s / max(commits, 1.0)
+    said = f"{free / (1 << 30):,.1f} GiB free, a commit took {mean_ms:,.2f} ms on average"
+    if mean_ms < SYNC_MS_SLOW:
+        return [Finding(name, CheckVerdict.OK, said)]
+    return [Finding(name, CheckVerdict.NOTE, said, "clients wait for commits; put its data on a faster disk")]
 
 
 def _own_time(metrics: dict[str, float]) -> list[Finding]:

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from lavant.cli.common import progress_console
 from lavant.core.errors import LavantError
 
 AT_ONCE = 64
@@ -37,7 +37,7 @@ class Evacuation:
     def run(self) -> dict[str, Any]:
         """Move what can be moved; returns the figures."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        with Progress(*columns, console=progress_console(), transient=True) as progress:
             waiting = self._movable()
             task = progress.add_task("moving subscriptions", total=len(waiting))
             try:

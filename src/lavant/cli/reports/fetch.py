@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,8 +10,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from lavant.cli.reports.doctor import http_address
+from lavant.client.connection.settings import nobody_answers, tls_context
+from lavant.core import addresses
 from lavant.core.errors import (
     AccessDenied,
     Conflict,
@@ -21,12 +22,12 @@ from lavant.core.errors import (
     LavantError,
     Missing,
     OverLimit,
-    ServerUnreachable,
     Unavailable,
     error_class,
 )
 
 TIMEOUT_S = 30.0
+_PORTS = {"http": 80, "https": 443}
 _KINDS: dict[int, type[LavantError]] = {
     HTTPStatus.UNAUTHORIZED: AccessDenied,
     HTTPStatus.FORBIDDEN: AccessDenied,
@@ -35,6 +36,17 @@ _KINDS: dict[int, type[LavantError]] = {
     HTTPStatus.TOO_MANY_REQUESTS: OverLimit,
     HTTPStatus.SERVICE_UNAVAILABLE: Unavailable,
 }
+
+
+def http_address(url: str) -> str:
+    """The HTTP address for an address of any protocol: all share one port.
+
+    >>> http_address("lavant://127.0.0.1"), http_address("lavants://queues.example:99"), http_address("http://proxy/")
+    ('http://127.0.0.1:7324', 'https://queues.example:99', 'http://proxy')
+    """
+    if url.startswith(("http://", "https://")):
+        return url.rstrip("/")
+    return addresses.http_address(str(addresses.Address.parse(url)))
 
 
 def fetch(
@@ -69,7 +81,7 @@ def opened(
     headers = {"authorization": f"Bearer {key}"} if key else {}
     if body is not None:
         headers["content-type"] = "application/json"
-    context = ssl.create_default_context(cafile=ca_file) if address.startswith("https") else None
+    context = tls_context(address, ca_file, is_secure=address.startswith("https:"))
     try:
         request = urllib.request.Request(f"{address}{path}", body, headers, method=method)
         with urllib.request.urlopen(request, timeout=timeout_s, context=context) as response:
@@ -78,10 +90,16 @@ def opened(
         with error:
             raise _refusal(error.code, error.read()) from None
     except (OSError, ValueError, HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise ServerUnreachable(
-            f"no server answers at {address}: {reason}; start one with `lavant serve --data DIR`"
-        ) from None
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise nobody_answers(address, _port(address), reason) from None
+
+
+def _port(address: str) -> int:
+    try:
+        parts = urlsplit(address)
+        return _PORTS[parts.scheme] if parts.port is None else parts.port
+    except ValueError as error:
+        raise InvalidValue(f"{address} is no address: {error}") from None
 
 
 def _refusal(status: int, body: bytes) -> LavantError:

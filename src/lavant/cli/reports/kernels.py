@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from lavant.cli.common import note, progress_console
 
 if TYPE_CHECKING:
     from lavant.core.kernels.warmup import WarmupProgress
@@ -35,15 +36,13 @@ class _CacheWarning:
         problem = cache_state().problem if self._is_first else None
         self._is_first = False
         if problem is not None:
-            print(f"lavant: kernels are compiled again at each start: {problem}", file=sys.stderr, flush=True)
+            note(f"lavant: kernels are compiled again at each start: {problem}")
         self._show(at)
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[WarmupProgress], None]]:
-    from rich.console import Console  # noqa: PLC0415
-
-    console = Console(stderr=True)
+    console = progress_console()
     if not console.is_terminal:
         yield _Lines()
         return
@@ -63,4 +62,4 @@ class _Lines:
         now_s = time.monotonic()
         if now_s >= self._last_s + LINE_S:
             self._last_s = now_s
-            print(f"lavant: {at}", file=sys.stderr, flush=True)
+            note(f"lavant: {at}")

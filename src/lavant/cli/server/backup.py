@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from lavant.cli.common import AsJson, CaFile, Key, Url, counted, time_of
+from lavant.cli.common import AsJson, CaFile, Key, Url, counted, report, time_of
 from lavant.cli.server.check import byte_bar, contents_line
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import CorruptSnapshot, InvalidValue
@@ -67,13 +67,13 @@ def restore(
     with byte_bar(file.stat().st_size if file.is_file() else 0, "restoring") as on_part:
         description = restore_directory(file, data, on_part)
     with byte_bar(size_of(data), "checking") as on_read:
-        report = check(data, on_read)
-    if not report.opens or report.contents is None:
+        checked = check(data, on_read)
+    if not checked.opens or checked.contents is None:
         raise CorruptSnapshot(f"{data} was restored, and does not open; `lavant check {data}` says why")
-    contents = msgspec.to_builtins(report.contents)
+    contents = msgspec.to_builtins(checked.contents)
     _show(f"{data} opens", description, as_json=as_json, data=str(data), contents=contents)
     if not as_json:
-        print(contents_line(report.contents))
+        report(contents_line(checked.contents), as_json=False)
 
 
 @contextmanager
@@ -128,11 +128,11 @@ def _sync(target: BinaryIO) -> None:
 
 
 def _show(text: str, description: BackupDescription, *, as_json: bool, **more: object) -> None:
-    if as_json:
-        import msgspec  # noqa: PLC0415
-
-        shown = {"position": description.position, "created_ms": description.created_ms, "lavant": description.lavant}
-        print(msgspec.json.encode({**more, **shown}).decode())
-        return
+    shown = {"position": description.position, "created_ms": description.created_ms, "lavant": description.lavant}
     records = counted(description.position, "record")
-    print(f"{text}; {records} up to {time_of(description.created_ms)}, of Lavant {description.lavant}")
+    report(
+        f"{text}; {records} up to {time_of(description.created_ms)}, of Lavant {description.lavant}",
+        as_json=as_json,
+        **more,
+        **shown,
+    )

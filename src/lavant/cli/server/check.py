@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, counted, time_of
+from lavant.cli.common import AsJson, counted, progress_console, time_of
 
 if TYPE_CHECKING:
     from lavant.service.storage.check import CheckReport, Contents
@@ -63,11 +63,10 @@ def check(
 @contextmanager
 def byte_bar(size_bytes: int, name: str = "reading") -> Iterator[Callable[[int], None]]:
     """A progress bar, on a terminal and for large directories. Call the result with the size of each part."""
-    from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
-    console = Console(stderr=True)
-    if not console.is_terminal or size_bytes < _BAR_BYTES_MIN:
+    console = progress_console()
+    if console.quiet or size_bytes < _BAR_BYTES_MIN:
         yield lambda size: None
         return
     with Progress(console=console, transient=True) as progress:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lavant.cli.common import AsJson, print_table
+from lavant.cli.common import AsJson, print_table, report
 from lavant.core.errors import InvalidValue
 
 config = typer.Typer(help="Show and check the configuration of `lavant serve`.", no_args_is_help=True)
@@ -36,16 +36,13 @@ def show(
 @config.command()
 def check(file: Annotated[Path, typer.Argument(help="configuration file")], as_json: AsJson = False) -> None:
     """Check a configuration file. Exit code 2, with a message, if it is invalid."""
-    rows = effective(file)
+    rows = effective(file, is_checked=True)
     given = sum(1 for _, _, source in rows if source == "file")
-    if as_json:
-        print(json.dumps({"file": str(file), "is_valid": True, "settings": given}))
-    else:
-        print(f"{file}: {given} settings, all valid")
+    report(f"{file}: {given} settings, all valid", as_json=as_json, file=str(file), is_valid=True, settings=given)
 
 
-def effective(file: Path | None) -> list[tuple[str, Any, str]]:
-    """Name, value and source of every setting of `lavant serve`; raises if it would refuse to start."""
+def effective(file: Path | None, *, is_checked: bool = False) -> list[tuple[str, Any, str]]:
+    """Name, value and source of every setting of `lavant serve`; if checked, raises if it would refuse to start."""
     import msgspec  # noqa: PLC0415
 
     from lavant.cli import commands  # noqa: PLC0415
@@ -62,7 +59,7 @@ def effective(file: Path | None) -> list[tuple[str, Any, str]]:
         raise InvalidValue(f"{file}: {where}{error.message}") from None
     values = {name: value for name, value in context.params.items() if name not in NO_SETTINGS}
     limits = limits_in(context)
-    if file is not None:
+    if is_checked:
         settings_of(values, limits)
     rows = [
         (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, CaFile, Key, Url
+from lavant.cli.common import AsJson, CaFile, Key, Url, console, progress_console
 from lavant.core.addresses import QUEUES_URL
 
 FAILED = 1
@@ -23,13 +23,12 @@ def doctor(
 ) -> None:
     """Check that this machine has what Lavant needs and that the server is healthy. Exit code 1 if not."""
     import msgspec  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     from lavant.cli.reports import doctor as checks  # noqa: PLC0415
 
-    console = Console(highlight=False)
-    with Console(stderr=True).status("checking"):
+    out = console()
+    with progress_console().status("checking"):
         findings = [
             checks.python(),
             checks.memory(),
@@ -45,8 +44,8 @@ def doctor(
         width = max(len(finding.what) for finding in findings)
         for finding in findings:
             mark, colour = _MARKS[finding.verdict]
-            console.print(Text(f"{mark:<5}", style=colour) + Text(f"{finding.what:<{width}}  {finding.said}"))
+            out.print(Text(f"{mark:<5}", style=colour) + Text(f"{finding.what:<{width}}  {finding.said}"))
             if finding.remedy:
-                console.print(Text(f"{'':<{width + 7}}→ {finding.remedy}"))
+                out.print(Text(f"{'':<{width + 7}}→ {finding.remedy}"))
     if any(finding.verdict == "bad" for finding in findings):
         raise typer.Exit(FAILED)

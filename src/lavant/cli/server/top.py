@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import CaFile, Key, Url
+from lavant.cli.common import CaFile, Key, Url, console
 from lavant.core.addresses import QUEUES_URL
 
 
@@ -21,15 +21,14 @@ def top(
 ) -> None:
     """Show requests, connections and the busiest queues until Ctrl-C. Into a pipe, print one view after the other."""
     import msgspec  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
 
     from lavant.cli.reports.top import fetch, rows, screen, server  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    out = console()
     before = fetch(url, key, ca_file, time.monotonic())
     refreshes = 0
-    with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
+    with Live(console=out, screen=out.is_terminal and not as_json, auto_refresh=False) as live:
         try:
             while count is None or refreshes < count:
                 time.sleep(every)
@@ -37,10 +36,10 @@ def top(
                 if as_json:
                     view = {"server": server(before, after), "queues": rows(before, after)}
                     print(msgspec.json.encode(view).decode(), flush=True)
-                elif console.is_terminal:
+                elif out.is_terminal:
                     live.update(screen(url, before, after), refresh=True)
                 else:
-                    console.print(screen(url, before, after))
+                    out.print(screen(url, before, after))
                 before = after
                 refreshes += 1
         except KeyboardInterrupt:

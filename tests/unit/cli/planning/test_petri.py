@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_check_tells_of_a_dead_transition_and_of_a_place_without_bound_within_it
     (tmp_path / "own.py").write_text(OWN)
     code, text = lavant("check", tmp_path / "own.py", "--states", 100)
     assert code == 1
-    assert "not all: the search ended at 100 states" in text
+    assert "not all: the search ended at its bound of 100 states" in text
     assert "dead transition within 100 states: Top'Never occurs in no state" in text
     assert "unbounded place: Top'B; the end of this path can be repeated for ever" in text
 
@@ -74,6 +75,17 @@ def test_check_of_a_broken_net_prints_the_trace_and_ends_with_1() -> None:
     assert code == 1
     assert "VIOLATED: no message is lost" in text
     assert "7. Broker'Get_Msg" in text
+
+
+def test_check_as_json_has_all_that_the_text_has() -> None:
+    small = ("--set", "timeouts=0", "--set", "messages=1")
+    code, text = lavant("check", "reliable-queue", *small, "--json")
+    found = json.loads(text)
+    assert (code, found["is_complete"], found["perhaps_unbounded"]) == (0, True, [])
+    _, text = lavant("check", "reliable-queue", *small)
+    assert f"strongly connected components: {found['components']}" in text
+    assert f"home markings: {found['home_markings']}" in text
+    assert found["bounds"]["Cloud_Queue'Queue"]["longest_list"] == 1
 
 
 def test_check_of_the_net_itself_holds() -> None:
@@ -98,6 +110,7 @@ def test_export_writes_a_file_of_cpn_tools(tmp_path: Path) -> None:
         (("show", "reliable-queue", "--set", "order"), "--set order is not of the form NAME=VALUE"),
         (("show", "reliable-queue", "--set", "nodes=many"), "--set nodes=many: Expected `int`, got `str`"),
         (("run", "reliable-queue", "--set", "reliability=2"), "reliability must be above 0 and at most 1, got 2.0"),
+        (("run", "reliable-queue", "--set", "timeout_s=inf"), "timeout_s must be positive, and finite, got inf"),
         (("run", "reliable-queue", "--seconds", "10"), "the warm-up of 50 s must end before the run does, at 10 s"),
         (("export", "reliable-queue", "queue.xml"), "queue.xml does not end in .cpn"),
         (("export", "reliable-queue", "/nowhere/queue.cpn"), "cannot write /nowhere/queue.cpn: No such file"),
@@ -116,6 +129,22 @@ def test_a_mistake_in_a_file_names_file_page_and_arc(tmp_path: Path) -> None:
     code, text = lavant("check", tmp_path / "wrong.py")
     assert code != 0
     assert text.startswith(f"{tmp_path / 'wrong.py'}: page 'Top', transition 'Never': guard: `k` is no variable")
+
+
+@pytest.mark.parametrize(
+    ("monitors", "message"),
+    [
+        ("1 / 0", "wrong.py cannot be loaded: ZeroDivisionError: division by zero"),
+        ("[Size('s', 'Nowhere')]", "wrong.py: monitor 's': place 'Nowhere' does not exist; there are Top'A"),
+    ],
+)
+def test_a_mistake_in_the_monitors_of_a_file_is_one_line(monitors: str, message: str, tmp_path: Path) -> None:
+    own = OWN + "\n\nfrom lavant.models.petri.monitors import Size\n"
+    (tmp_path / "wrong.py").write_text(f"{own}\n\ndef monitors():\n    return {monitors}\n")
+    code, text = lavant("check", tmp_path / "wrong.py")
+    assert code != 0
+    assert message in text
+    assert "\n" not in text.strip()
 
 
 def test_help_does_not_load_numpy() -> None:

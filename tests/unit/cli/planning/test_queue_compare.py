@@ -42,14 +42,28 @@ def test_a_table_shows_intervals() -> None:
     assert " ± " in next(line for line in shown.splitlines() if "queue machine" in line)
 
 
+def test_every_distribution_is_shown_in_every_way(tmp_path: Path) -> None:
+    path = tmp_path / "queue.toml"
+    for family, scv in (("gamma", 0.0), ("gamma", 0.5), ("lognormal", 2.0), ("hyperexponential", 2.5)):
+        times = f'service_s = 0.1\nservice_scv = {scv}\ndistribution = "{family}"'
+        path.write_text(EXAMPLE.read_text().replace("service_s = 0.1", times))
+        shown = run("queue", "compare", str(path), "--messages", "1000")
+        assert [way in shown for way in ("equations", "Petri net", "queue machine")] == [True] * 3
+
+
 def test_what_the_net_cannot_show_is_said(tmp_path: Path) -> None:
     path = tmp_path / "queue.toml"
-    path.write_text(EXAMPLE.read_text().replace("service_s = 0.1", "service_s = 0.1\nservice_scv = 0.5"))
+    path.write_text(EXAMPLE.read_text().replace("[queue]", '[queue]\ntimer = "send"\nlink_s = 15.0'))
     shown = run("queue", "compare", str(path), "--messages", "1000")
-    assert "without the Petri net: the net has exponential times only" in shown
+    assert "without the Petri net: its timers would run out before acknowledgements are back" in shown
     assert "queue machine" in shown
 
 
 def test_a_load_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidValue, match="a utilisation is between 0 and 1, got 1"):
         run("queue", "compare", str(EXAMPLE), "--utilisation", "1.0")
+
+
+def test_a_live_run_without_an_interval_is_refused_before_it_starts() -> None:
+    with pytest.raises(InvalidValue, match="needs at least 667 messages for its interval, got 100"):
+        run("queue", "compare", str(EXAMPLE), "--live", "100")

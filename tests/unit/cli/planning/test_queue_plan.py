@@ -31,7 +31,7 @@ def refused(*arguments: str, capsys: pytest.CaptureFixture[str], monkeypatch: py
 def test_the_example_is_planned() -> None:
     shown = run(str(EXAMPLE))
     assert "target       5 consumers for a p95 of 0.6 s" in shown
-    assert "best visibility timeout: 459 ms" in shown
+    assert "best visibility timeout: 455 ms" in shown
     assert ["senders", "6", "50%"] in [line.split()[:3] for line in shown.splitlines()]
 
 

@@ -63,7 +63,7 @@ def test_an_option_that_may_be_repeated_is_one_value_or_a_list(tmp_path: Path, t
 )
 def test_what_would_keep_a_server_from_starting_is_said(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
-        effective(written(tmp_path, text))
+        effective(written(tmp_path, text), is_checked=True)
 
 
 def test_the_commands_print_it(tmp_path: Path) -> None:

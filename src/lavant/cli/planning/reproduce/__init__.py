@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, print_table, progress
+from lavant.cli.common import AsJson, check_readable, print_table, progress
 from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def reproduce(
     from lavant.simulation.figures import FigureSettings  # noqa: PLC0415
 
     chosen = selected(paper, figure)
+    for given in filter(None, (trades, quotes)):
+        check_readable(given)  # before Spark takes its seconds to start
     found = []
     with _computer(master) as run_all, progress("", sum(entry.steps for _, entry in chosen)) as report:
         for each, entry in chosen:

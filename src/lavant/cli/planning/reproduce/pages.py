@@ -163,7 +163,8 @@ def _csv(part: FigureChart | FigureTable) -> str:
         for line in part.lines:
             y = line.ys[place]
             row.append("" if y is None else f"{y:.6g}")
-            row += [f"{line.half_widths[place]:.3g}"] if line.half_widths else []
+            if line.half_widths:
+                row.append("" if y is None else f"{line.half_widths[place]:.3g}")
         table.writerow(row)
     return text.getvalue()
 

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ class BalancingCourse(msgspec.Struct):
     """When balancing was turned on."""
     seen: list[tuple[float, list[dict[str, Any]]]] = msgspec.field(default_factory=list)
     """Seconds since then, and the views of all brokers."""
+    planned: int = 0
+    """Moves of all decisions."""
     moving_s: float = math.inf
     """When the first subscriptions were about to move."""
     moved_s: float = math.inf
@@ -169,10 +172,10 @@ class BalancingCourse(msgspec.Struct):
         planned = sum(each["moves"] for view in views for each in view["decisions"])
         if planned and self.moving_s == math.inf:
             self.moving_s = now_s - LOOK_S
+        if planned > self.planned:
+            self.planned, self.moved_s = planned, math.inf
         if planned and planned == sum(view["moved"] + view["failed"] for view in views):
             self.moved_s = min(self.moved_s, now_s)
-        else:
-            self.moved_s = math.inf
 
     @property
     def pause_ms(self) -> float | None:
@@ -219,18 +222,15 @@ class BalancingFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_balancing(
-    console: Console, *, brokers: int, subscribers: int, picture_path: Path | None = None
+    console: Console, *, brokers: int, subscribers: int, clusters: int = 1, picture_path: Path | None = None
 ) -> BalancingFigures:
     """Raises if the brokers are not balanced in time, or a notification is missing or came twice."""
     with tempfile.TemporaryDirectory(prefix="lavant-balancing-") as home, ExitStack() as stack:
         with console.status("starting brokers"):
-            core = DemoBroker(Path(home), "B0", None, "--require-advertisements")
-            stack.callback(core.stop)
-            edges = []
-            for number, strength in enumerate(STRENGTHS[: brokers - 1], 1):
-                edges.append(DemoBroker(Path(home), f"B{number}", core.url, *_options(strength, subscribers)))
-                stack.callback(edges[-1].stop)
-            wait_for_members([core, *edges])
+            heads = _start_heads(Path(home), clusters, stack)
+            edges = _start_edges(Path(home), heads, STRENGTHS[: brokers - 1], subscribers, stack)
+            wait_for_members([*heads, *edges])
+        core = heads[0]
         with connect(core.url) as client:
             client.advertise(f"price >= 0 and price < {PRICES}", name="quotes")
         readers = MovingSubscribers(edges[0].url, subscribers)
@@ -242,7 +242,7 @@ def run_balancing(
         publisher = SteadyPublisher(core.url)
         publisher.start()
         course = BalancingCourse(time.monotonic(), time.monotonic() + QUIET_S)
-        _watch(console, edges, course)
+        _watch(console, heads, edges, course)
         publisher.finish()
         readers.finish(publisher.published)
         delays = _delays(readers, publisher, course)
@@ -262,6 +262,28 @@ def run_balancing(
         )
 
 
+def _start_heads(home: Path, clusters: int, stack: ExitStack) -> list[DemoBroker]:
+    """A head for each cluster, in a chain."""
+    heads: list[DemoBroker] = []
+    for number in range(clusters):
+        name, joins = "B0" if number == 0 else f"B{number}0", heads[-1].url if heads else None
+        heads.append(DemoBroker(home, name, joins, "--require-advertisements", "--role", "head"))
+        stack.callback(heads[-1].stop)
+    return heads
+
+
+def _start_edges(
+    home: Path, heads: list[DemoBroker], strengths: Sequence[int], subscribers: int, stack: ExitStack
+) -> list[DemoBroker]:
+    """The weaker half belongs to the first of two clusters."""
+    edges: list[DemoBroker] = []
+    for number, strength in enumerate(strengths):
+        head = heads[number * len(heads) // len(strengths)]
+        edges.append(DemoBroker(home, f"B{number + 1}", head.url, *_options(strength, subscribers)))
+        stack.callback(edges[-1].stop)
+    return edges
+
+
 def _options(strength: int, subscribers: int) -> list[str]:
     """The weakest broker can match, but not send, what all subscribers want."""
     matching = 1.5 * RATE_PER_S * subscribers
@@ -270,7 +292,7 @@ def _options(strength: int, subscribers: int) -> list[str]:
     return ["--require-advertisements", *capacity]
 
 
-def _watch(console: Console, edges: list[DemoBroker], course: BalancingCourse) -> None:
+def _watch(console: Console, heads: list[DemoBroker], edges: list[DemoBroker], course: BalancingCourse) -> None:
     """Turn balancing on after a while, and show the brokers until they are balanced, or for a while."""
     is_on = False
     with Live(console=console, refresh_per_second=4) as live:
@@ -278,8 +300,8 @@ def _watch(console: Console, edges: list[DemoBroker], course: BalancingCourse) -
             now_s = time.monotonic()
             if not is_on and now_s >= course.started_s:
                 is_on, course.started_s = True, now_s
-                for edge in edges:
-                    ask_http(edge.url, "/federation/balancing", "", None, method="PUT", body={"is_on": True})
+                for broker in (*heads, *edges):
+                    ask_http(broker.url, "/federation/balancing", "", None, method="PUT", body={"is_on": True})
             views = [ask_http(each.url, "/federation/balancing", "", None) for each in edges]
             now_s = time.monotonic()
             course.see(views, now_s)

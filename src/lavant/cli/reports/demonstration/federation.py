@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -67,7 +67,7 @@ class DemoBroker:
         found = _ADDRESS.search(line)
         if found is None:
             raise MissingComponent(
-                f"broker {self.name} did not start; it printed {line!r}; try `lavant serve` by itself"
+                f"broker {self.name} did not start; it printed {line!r}; try `lavant serve --memory` by itself"
             )
         self.url = found[0]
 
@@ -152,8 +152,8 @@ class FederatedPublisher(threading.Thread):
         )
 
 
-def run_federation(console: Console, *, brokers: int, publications: int) -> None:
-    """Raises if a notification is missing or came twice."""
+def run_federation(console: Console, *, brokers: int, publications: int) -> dict[str, Any]:
+    """Figures of the deliveries. Raises if a notification is missing or came twice."""
     with tempfile.TemporaryDirectory(prefix="lavant-federation-") as home, ExitStack() as stack:
         chain: list[DemoBroker] = []
         with console.status("starting brokers"):
@@ -187,7 +187,7 @@ def run_federation(console: Console, *, brokers: int, publications: int) -> None
         published = {id: quote for publisher in publishers for id, quote in publisher.published.items()}
         for subscriber in subscribers:
             subscriber.drain(len(subscriber.due(published)))
-        _show(console, subscribers, published)
+        return _show(console, subscribers, published)
 
 
 def wait_for_members(chain: list[DemoBroker]) -> None:
@@ -216,18 +216,22 @@ def _wait_for_routes(chain: list[DemoBroker]) -> None:
             time.sleep(0.05)
 
 
-def _show(console: Console, subscribers: list[FederatedSubscriber], published: dict[str, Quote]) -> None:
+def _show(console: Console, subscribers: list[FederatedSubscriber], published: dict[str, Quote]) -> dict[str, Any]:
     table = Table(title=f"deliveries of {len(published):,} publications", title_justify="left")
     table.add_column("subscriber at")
     for column in ("due", "delivered", "missing", "twice"):
         table.add_column(column, justify="right")
     wrong = 0
+    deliveries = []
     for each in subscribers:
         due, got = each.due(published), set(each.counts)
         twice = sum(1 for count in each.counts.values() if count > 1)
         wrong += len(due - got) + len(got - due) + twice
-        table.add_row(each.broker.name, *(f"{n:,}" for n in (len(due), len(got), len(due - got), twice)))
+        counts = {"due": len(due), "delivered": len(got), "missing": len(due - got), "twice": twice}
+        table.add_row(each.broker.name, *(f"{count:,}" for count in counts.values()))
+        deliveries.append({"broker": each.broker.name, **counts})
     console.print()
     console.print(table)
     if wrong:
         raise LavantError(f"{wrong} notifications are missing, wrong or came twice; this is a bug, please report it")
+    return {"published": len(published), "deliveries": deliveries}

@@ -59,7 +59,8 @@ class LogPublisher(threading.Thread):
         return np.concatenate([np.full(self.first_offset, np.nan), *self.published_s])
 
 
-def run_pipeline(console: Console, *, subscriptions: int, seconds: float, rate: int) -> None:
+def run_pipeline(console: Console, *, subscriptions: int, seconds: float, rate: int) -> dict[str, float]:
+    """Figures of the stream; none if there were too few notifications."""
     workload = StockWorkload(symbols=SYMBOLS, subscriptions=subscriptions)
     console.print("stock quotes through access → match → exit\n")
     with tempfile.TemporaryDirectory(prefix="lavant-demo-") as directory:
@@ -77,7 +78,7 @@ def run_pipeline(console: Console, *, subscriptions: int, seconds: float, rate: 
             publisher.start()
             batches = list(_follow(console, home / "notifications", publisher, stream))
             stream.stop()
-            _summary(console, publisher, batches)
+            return _summary(console, publisher, batches)
 
 
 def _warm_up(console: Console, workload: StockWorkload, log: LogWriter, stream: RunningStream) -> None:
@@ -133,20 +134,27 @@ def _last_batch(notifications: Path) -> int:
     return batches[-1].batch if batches else -1
 
 
-def _summary(console: Console, publisher: LogPublisher, batches: list[NotifiedBatch]) -> None:
+def _summary(console: Console, publisher: LogPublisher, batches: list[NotifiedBatch]) -> dict[str, float]:
     delays = latencies_ms(batches, publisher.times())
     if len(batches) < 2:
         console.print("too few notifications for figures; try more subscriptions")
-        return
-    table = Table(title="total", title_justify="left")
-    for column in ("publications/s", "notifications/s", "publications per batch", "delay p50", "p95", "p99"):
-        table.add_column(column, justify="right")
+        return {}
     span = max(batches[-1].time_s - batches[0].time_s, 1e-9)
     count = sum(len(batch.offsets) for batch in batches[1:])
     sent = sum(batch.notifications for batch in batches[1:])
     p50, p95, p99 = np.quantile(delays, (0.5, 0.95, 0.99))
-    each = count / (len(batches) - 1)
-    rates = (f"{count / span:,.0f}", f"{sent / span:,.0f}", f"{each:,.0f}")
-    table.add_row(*rates, f"{p50:.0f} ms", f"{p95:.0f} ms", f"{p99:.0f} ms")
+    figures = {
+        "publications/s": count / span,
+        "notifications/s": sent / span,
+        "publications per batch": count / (len(batches) - 1),
+        "delay p50, ms": float(p50),
+        "p95, ms": float(p95),
+        "p99, ms": float(p99),
+    }
+    table = Table(title="total", title_justify="left")
+    for column in figures:
+        table.add_column(column, justify="right")
+    table.add_row(*(f"{figure:,.0f}" for figure in figures.values()))
     console.print()
     console.print(table)
+    return figures

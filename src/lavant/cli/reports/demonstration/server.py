@@ -21,14 +21,17 @@ _ADDRESS = re.compile(r"lavants?://\S+?(?=;)")
 def served(*options: str) -> Iterator[str]:
     """Run a server in the background; yields its address."""
     with tempfile.TemporaryDirectory(prefix="lavant-demo-") as home:
-        command = [str(Path(sys.executable).with_name("lavant")), "serve", "--port", "0", "--data", home, *options]
+        command = [str(Path(sys.executable).with_name("lavant")), "serve", "--port", "0", "--data", home]
+        command += ["--log-level", "warning", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
             found = _ADDRESS.search(line)
             if found is None:
-                raise MissingComponent(f"the server did not start; it printed {line!r}; try `lavant serve` by itself")
+                raise MissingComponent(
+                    f"the server did not start; it printed {line!r}; try `lavant serve --memory` by itself"
+                )
             yield found[0]
         finally:
             process.send_signal(signal.SIGTERM)

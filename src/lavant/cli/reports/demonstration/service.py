@@ -13,7 +13,7 @@ from rich.table import Table
 from lavant import connect
 from lavant.broker.filters import explain, parse
 from lavant.cli.reports.demonstration.server import served
-from lavant.cli.reports.doctor import http_address
+from lavant.cli.reports.fetch import http_address
 from lavant.client.subscriptions.notification import Notification
 from lavant.core.errors import LavantError
 from lavant.core.publications.attributes import AttributeValue
@@ -36,8 +36,8 @@ WANTED = {
 Quote = dict[str, AttributeValue]
 
 
-def run_service(console: Console, *, seconds: float, rate: float) -> None:
-    """Publish for a while, show the deliveries, and compare them with the expected ones."""
+def run_service(console: Console, *, seconds: float, rate: float) -> list[dict[str, Any]]:
+    """Publish for a while, show the deliveries, and compare them with the expected ones; figures by subscriber."""
     _show_one_match(console)
     with console.status("starting a server"), served() as url:
         address = http_address(url)
@@ -56,7 +56,7 @@ def run_service(console: Console, *, seconds: float, rate: float) -> None:
             for publisher in publishers:
                 publisher.start()
             _follow(console, publishers, subscribers)
-            _summary(console, publishers, subscribers)
+            return _summary(console, publishers, subscribers)
         finally:
             for subscriber in subscribers:
                 subscriber.close()
@@ -119,23 +119,29 @@ def _expected(publishers: list[DemoPublisher], subscriber: DemoSubscriber) -> se
     return {id for publisher in publishers for id, quote in publisher.accepted.items() if subscriber.wants(quote)}
 
 
-def _summary(console: Console, publishers: list[DemoPublisher], subscribers: list[DemoSubscriber]) -> None:
+def _summary(
+    console: Console, publishers: list[DemoPublisher], subscribers: list[DemoSubscriber]
+) -> list[dict[str, Any]]:
     table = Table(title="deliveries", title_justify="left")
     table.add_column("subscriber")
     for column in ("expected", "delivered", "missing", "duplicate", "delay p50", "p99"):
         table.add_column(column, justify="right")
     failed = 0
+    deliveries = []
     for each in subscribers:
         due, got = _expected(publishers, each), set(each.ids)
         wrong = len(got - due)
         failed += len(due - got) + wrong
-        p50, p99 = np.quantile(each.delays_ms, (0.5, 0.99)) if each.delays_ms else (float("nan"),) * 2
-        figures = (len(due), len(got), len(due - got), len(each.ids) - len(got))
-        table.add_row(each.name, *(f"{n:,}" for n in figures), f"{p50:.1f} ms", f"{p99:.1f} ms")
+        delays_ms = [round(float(ms), 3) for ms in np.quantile(each.delays_ms, (0.5, 0.99))] if each.delays_ms else []
+        counts = {"expected": len(due), "delivered": len(got), "missing": len(due - got)}
+        counts["duplicate"] = len(each.ids) - len(got)
+        table.add_row(each.name, *(f"{n:,}" for n in counts.values()), *(f"{ms:.1f} ms" for ms in delays_ms))
+        deliveries.append({"subscriber": each.name, **counts, "delay_ms_p50_p99": delays_ms})
     console.print()
     console.print(table)
     if failed:
         raise LavantError(f"{failed} notifications are missing or do not match; this is a bug, please report it")
+    return deliveries
 
 
 class DemoSubscriber:
