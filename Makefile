@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka hadoop nats chromium polyml prometheus systemd docs kernels classes clean
+.PHONY: help run serve quick test lint bench soak setup java oldest zookeeper rabbitmq kafka hadoop nats chromium polyml prometheus systemd pythons iproute docs kernels classes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ classes: java
 bench: setup java rabbitmq nats ## run the benchmarks
 	@$(BIN)/python -m tests.bench
 
-soak: setup java rabbitmq hadoop ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
+soak: setup java rabbitmq hadoop pythons iproute ## run the tests marked soak: very many examples, long runs, what needs a quiet machine
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -m soak || \
 		{ status=$$?; [ $$status -ne 5 ] || echo "soak: no test is marked soak" >&2; exit $$status; }
 
@@ -96,6 +96,14 @@ prometheus:
 # And for the one that has the unit in deploy/ checked by systemd-analyze.
 systemd:
 	@tools/systemd || [ -z "$$CI" ]
+
+# And for the soak tests on every supported Python.
+pythons:
+	@tools/pythons || [ -z "$$CI" ]
+
+# And for those of brokers in network namespaces.
+iproute:
+	@tools/iproute || [ -z "$$CI" ]
 
 nats:
 	@tools/nats

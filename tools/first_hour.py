@@ -20,7 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = re.compile(r"(PIP|UV|SSL|REQUESTS|CURL)_|.*_proxy$", re.IGNORECASE)
 """Variables that say where packages come from."""
-STARTS = "from tests.bench.starts import measure_starts as m; [print(f'{s:>6} s  {n} (goal {g} s)') for n, s, g in m()]"
+STARTS = """
+from tests.bench.starts import measure_starts
+for name, clock, goal, processor in measure_starts():
+    print(f'{clock:>6} s  {name} (goal {goal} s), {processor} s of a processor')
+"""
 
 
 def main() -> None:

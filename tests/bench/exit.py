@@ -24,8 +24,7 @@ from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.stages import PlacedTask, run_stages
 from lavant.pipeline.operators.access import encode_range
 from lavant.pipeline.operators.tasks import ExitReport, ExitTask, MatchTask, exit_bounds, match_blocks
-from lavant.pipeline.operators.travel import SliceTravel
-from lavant.pipeline.stream.batches import exit_function, match_function
+from lavant.pipeline.operators.travel import SliceTravel, exit_function, match_function
 from lavant.simulation.workloads.stock import StockWorkload
 
 COLUMNS = (

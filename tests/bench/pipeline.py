@@ -49,7 +49,8 @@ HOSTS = 2
 LATENCY_S = 25.0
 SHARES = (1 / 2, 3 / 8, 1 / 4, 1 / 8, 1 / 16)
 """Of the rate through Spark, at which the delay is measured, until it is short."""
-PUBLISH_EVERY_S = 0.05
+PUBLISH_EVERY_S = 0.01
+"""About; in larger portions, publications would come together and wait less for each other."""
 
 
 class Load(NamedTuple):
@@ -190,16 +191,19 @@ def throughput(spark: Any, load: Load, home: Path) -> tuple[float, dict[str, flo
 
 def latency(spark: Any, load: Load, home: Path, rate: float) -> np.ndarray:
     """Delays at a steady rate, from publishing to the batch's manifest; the first third is for warming up."""
-    first = LogReader(home / "log").end()
     stream = start(spark, log=home / "log", subscriptions=home / "subscriptions", output=home, hosts=HOSTS)
-    each = max(1, int(rate * PUBLISH_EVERY_S))
-    rounds = int(LATENCY_S / PUBLISH_EVERY_S)
+    with LogWriter(home / "log", durable=False) as log:
+        log.append(load.records(load.batch(1, 0)))
+    first = LogReader(home / "log").end()
+    _wait_for_offset(stream, first)  # until Spark has started, publications would pile up
+    each = max(1, round(rate * PUBLISH_EVERY_S))
+    rounds = int(LATENCY_S * rate / each)
     records = [load.records(load.batch(each, number)) for number in range(8)]
     published = np.zeros(first + rounds * each)
     with LogWriter(home / "log", durable=False) as log:
         began = time.time()
         for number in range(rounds):
-            time.sleep(max(0.0, began + number * PUBLISH_EVERY_S - time.time()))
+            time.sleep(max(0.0, began + number * each / rate - time.time()))
             start_offset = first + number * each
             published[start_offset : start_offset + each] = time.time()
             log.append(records[number % 8])

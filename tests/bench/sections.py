@@ -32,6 +32,8 @@ from tests.bench.storage import COLUMNS as STORAGE_COLUMNS
 from tests.bench.storage import measure_storage
 from tests.bench.tables import COLUMNS as TABLE_COLUMNS
 from tests.bench.tables import measure_tables
+from tests.bench.text import COLUMNS as TEXT_COLUMNS
+from tests.bench.text import measure_text
 
 from lavant.pipeline.session import spark_session
 
@@ -80,6 +82,7 @@ def _sizing() -> Measurement:
 
 
 SECTIONS = (
+    Section("patterns", "Filters of text", TEXT_COLUMNS, lambda: Measurement(measure_text())),
     Section("pipeline", "The pipeline on Spark", PIPELINE_COLUMNS, _pipeline),
     Section("exit", "The exit", EXIT_COLUMNS, _exit),
     Section("storage", "Streams by where their files are", STORAGE_COLUMNS, lambda: Measurement(measure_storage())),

@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-import pytest
+from tests.integration.components import do_without
 from tests.integration.processes import Process, descendants, python_workers
 
 import lavant
@@ -164,21 +164,14 @@ def _unshare() -> list[str]:
     """A command that gives the one behind it a mount namespace in which it may mount; skips the test without one."""
     tool = shutil.which("unshare")
     if tool is None:
-        _do_without("unshare (util-linux) is not installed, so workers cannot have mount namespaces")
+        do_without("unshare (util-linux) is not installed, so workers cannot have mount namespaces")
     command = [tool, "--mount", "--uts", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     tried = subprocess.run(
         [*command, "mount", "-t", "tmpfs", "tmpfs", tempfile.gettempdir()], capture_output=True, text=True, check=False
     )
     if tried.returncode:
-        _do_without(f"workers cannot have mount namespaces here: {tried.stderr.strip()}")
+        do_without(f"workers cannot have mount namespaces here: {tried.stderr.strip()}")
     return command
-
-
-def _do_without(reason: str) -> NoReturn:
-    """Skips the test; continuous integration does not put up with that."""
-    if os.environ.get("CI"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
 
 
 def _installation() -> list[Path]:

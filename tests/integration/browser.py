@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
+from tests.integration.components import do_without
 
 WAIT_S_MAX = 60
 FLAGS = [
@@ -34,12 +33,8 @@ FLAGS = [
 def require_chromium() -> None:
     """Skip, with the reason, where there is no browser; continuous integration fails instead."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    if not missing:
-        return
-    reason = f"there is no {' and no '.join(missing)} on the PATH; run tools/chromium"
-    if os.environ.get("CI"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    if missing:
+        do_without(f"there is no {' and no '.join(missing)} on the PATH; run tools/chromium")
 
 
 class Browser:

@@ -81,6 +81,8 @@ def main(store: str, notifications: str, directory: str) -> None:
     query = f"SELECT event FROM events WHERE lavant_matches('{filter}', struct(*))"
     results["scalar"] = [row.event for row in spark.sql(query).collect()]
     results["stream"] = refusal(lambda: match(spark.readStream.format("rate").load(), store))
+    wide = spark.createDataFrame([(1, "value > 1")], "id int, filter string")
+    results["stream of a table"] = refusal(lambda: match(spark.readStream.format("rate").load(), wide))
     results["sources"] = through_sources(spark, store, notifications, directory)
     print(json.dumps(results), flush=True)
 

@@ -3,7 +3,7 @@
 python -m tests.integration.driver MASTER DIRECTORY ROWS_MAX [elastic] [sockets] [at PLACE]
 
 Log, subscriptions and output are at PLACE, a URI, or in DIRECTORY, where the file `stop` ends it. With `sockets` Spark
-and its Python workers talk over Unix sockets.
+and its Python workers talk over Unix sockets. ROWS_MAX is a number, or `follow` for batches that follow the log.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.integration.workload import below
 
@@ -29,7 +30,9 @@ def main(master: str, directory: Path, rows_max: str, place: str, *, elastic: bo
     settings = {**EXECUTORS, "spark.task.maxFailures": "8"}
     settings["spark.python.unix.domain.socket.enabled"] = str(sockets).lower()
     spark = spark_session(master, **settings)
-    options = {"rowsMax": rows_max}
+    ways: dict[str, Any] = {}
+    if rows_max != "follow":  # all three stages, however small the test's batches are
+        ways = {"small_rows_max": 0, "options": {"rowsMax": rows_max}}
     manager = None
     if elastic:
         config = PlacementConfig(policy="threshold", rules=QUICK, capacity=SMALL, hosts_min=1, hosts_max=2)
@@ -43,8 +46,7 @@ def main(master: str, directory: Path, rows_max: str, place: str, *, elastic: bo
         output=place,
         hosts=2,
         manager=manager,
-        small_rows_max=0,  # all three stages, however small the test's batches are
-        options=options,
+        **ways,
     )
     while stream.is_active and not (directory / "stop").exists():
         time.sleep(0.2)

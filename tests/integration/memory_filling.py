@@ -36,6 +36,8 @@ MANY = 56_000
 """So that dictionaries, whose sizes double, are neither nearly full nor nearly empty."""
 DEEP = 10_000_000
 FAN_OUT = 100
+NEVER_S = 3600.0
+"""Without changes before segments are merged: what merging loads and copies meanwhile is not counted here."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 NOTHING = FanOut([], b"", b"", b"")
 WORKFLOWS = read_workflows(
@@ -132,7 +134,7 @@ def subscribing(filter: Callable[[int], str], share: int) -> tuple[Filling, Fill
     from lavant.service.engines.filters import FilterAdmission
     from lavant.service.engines.local import LocalEngine
 
-    filling, filters = Filling(), FilterAdmission(LocalEngine(1))
+    filling, filters = Filling(), FilterAdmission(LocalEngine(1, quiet_s=NEVER_S))
 
     def fill(count: int) -> None:
         for number in filling.numbers(count // share):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +38,9 @@ class ObjectStore(NamedTuple):
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of all objects below a prefix."""
-        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        return [str(entry["Key"]) for page in pages for entry in page.get("Contents", [])]
+        with closing(self.client()) as client:
+            pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+            return [str(entry["Key"]) for page in pages for entry in page.get("Contents", [])]
 
 
 @contextmanager
@@ -49,7 +50,8 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
 
     def has_bucket() -> bool:
         with suppress(BotoCoreError):
-            store.client().create_bucket(Bucket=BUCKET)
+            with closing(store.client()) as client:
+                client.create_bucket(Bucket=BUCKET)
             return True
         return False
 

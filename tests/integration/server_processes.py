@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -10,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
+from tests.integration.components import do_without
 
 START_S_MAX = 90.0
 """A shared machine may take long to start Java."""
@@ -27,11 +26,8 @@ def require_java_server(name: str, missing: str | None) -> None:
     """Skip, with the reason, where a server is not installed; continuous integration fails instead."""
     if shutil.which("java") is None:
         missing = "there is no java on the PATH"
-    if missing is None:
-        return
-    if os.environ.get("CI"):
-        pytest.fail(f"{name} is not installed: {missing}", pytrace=False)
-    pytest.skip(f"{name} is not installed: {missing}")
+    if missing is not None:
+        do_without(f"{name} is not installed: {missing}")
 
 
 class ServerProcess:

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lavant.service.observability.metrics import FRESH_S_MAX
+
 LAVANT = Path(sys.executable).parent / "lavant"
 WAIT_S_MAX = 60
 
@@ -52,20 +54,27 @@ class Served:
     def url(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"
 
-    def http(self, path: str) -> HTTPResponse:
-        response = urllib.request.urlopen(f"http://{self.host}:{self.port}{path}", timeout=WAIT_S_MAX)
+    def http(self, path: str, key: str | None = None) -> HTTPResponse:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"http://{self.host}:{self.port}{path}", headers=headers)
+        response = urllib.request.urlopen(request, timeout=WAIT_S_MAX)
         assert isinstance(response, HTTPResponse)
         return response
 
-    def metric(self, name: str) -> float:
-        with self.http("/metrics") as response:
+    def metric(self, name: str, key: str | None = None) -> float:
+        with self.http("/metrics", key) as response:
             found = re.search(rf"^{re.escape(name)} ([0-9.]+)$", response.read().decode(), re.MULTILINE)
         assert found is not None, name
         return float(found[1])
 
-    def wait_for_metric(self, name: str, value: float) -> None:
+    def fresh_metric(self, name: str) -> float:
+        """As it is now: a rendering is shared for a while, and may be of an earlier test."""
+        time.sleep(FRESH_S_MAX)
+        return self.metric(name)
+
+    def wait_for_metric(self, name: str, value: float, key: str | None = None) -> None:
         deadline_s = time.monotonic() + WAIT_S_MAX
-        while (found := self.metric(name)) != value:
+        while (found := self.metric(name, key)) != value:
             assert time.monotonic() < deadline_s, f"{name} is {found}, and not {value}"
             time.sleep(0.01)
 
@@ -73,6 +82,11 @@ class Served:
         """The most that it has ever used."""
         status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+    def memory_kb_at_rest(self, key: str | None = None) -> int:
+        """The most that it has used when its kernels are loaded. They take some 100 MB, whatever is asked meanwhile."""
+        self.wait_for_metric("lavant_kernels_loaded", 1, key)
+        return self.memory_kb_max()
 
     def kill(self) -> None:
         """As a crash does it."""

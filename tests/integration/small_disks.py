@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.integration.components import do_without
 
 
 class SmallDisk(NamedTuple):
@@ -27,7 +27,7 @@ def small_file_system(mount: Path, size_bytes: int) -> Iterator[SmallDisk]:
     command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(mount)]
     mounting = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounting.returncode:
-        pytest.skip(f"a file system cannot be mounted here: {mounting.stderr.strip()}")
+        do_without(f"a file system cannot be mounted here: {mounting.stderr.strip()}")
     held = os.open(mount, os.O_RDONLY | os.O_DIRECTORY)
     subprocess.run(["umount", "--lazy", str(mount)], check=True)
     root = Path(f"/proc/{os.getpid()}/fd/{held}")

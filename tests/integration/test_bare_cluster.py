@@ -7,6 +7,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def test_executors_see_their_own_files_and_none_of_the_drivers(
 
 
 def test_executors_reach_the_object_store(bare: BareCluster, spark: SparkSession, objects: ObjectStore) -> None:
-    objects.client().put_object(Bucket="lavant", Key="greeting", Body=b"hello")
+    with closing(objects.client()) as client:
+        client.put_object(Bucket="lavant", Key="greeting", Body=b"hello")
 
     def fetch(uri: bytes) -> bytes:
         files, path = pyarrow.fs.FileSystem.from_uri(uri.decode())

@@ -64,12 +64,12 @@ def test_what_matches_is_notified_with_all_that_was_published(client: Client) ->
     with client.subscribe("price > 100") as expensive, client.subscribe("symbol = 'IBM'") as ibm:
         first = client.publish({"symbol": "IBM", "price": 121.5, "is_late": False}, payload=b"\x00\xff")
         client.publish({"symbol": "YHOO", "price": 18.37})
-        client.publish(Publication(attributes={"symbol": "IBM"}, id=PublicationId("mine"), time_ms=7))
+        client.publish(Publication(attributes={"symbol": "IBM"}, id=PublicationId("mine"), time_s=0.007))
         [only] = expensive.notifications(count=1, timeout_s=WAIT_S)
         assert (only.id, only.payload, only.attempt) == (first, b"\x00\xff", 1)
         assert only.attributes == {"symbol": "IBM", "price": 121.5, "is_late": False}
-        assert abs(only.time_ms / 1000 - time.time()) < WAIT_S
-        assert [(each.id, each.time_ms == 7) for each in ibm.notifications(count=2, timeout_s=WAIT_S)] == [
+        assert abs(only.time_s - time.time()) < WAIT_S
+        assert [(each.id, each.time_s == 0.007) for each in ibm.notifications(count=2, timeout_s=WAIT_S)] == [
             (first, False),
             ("mine", True),
         ]
@@ -134,7 +134,7 @@ def test_a_filter_with_a_mistake_is_shown_with_its_place(client: Client) -> None
 def test_a_subscription_without_a_name_ends_when_it_is_closed(client: Client) -> None:
     with client.subscribe("n > 0") as nameless:
         assert [state.name for state in client.subscriptions()] == [nameless.name]
-        assert client.queue(nameless.queue).describe().config.retention_ms == 3_600_000
+        assert client.queue(nameless.queue).describe().config.retention_s == 3600
     assert list(client.subscriptions()) == []
     assert list(client.queues()) == []
     nameless.close()

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from tests.integration.serving import WAIT_S_MAX, Served, ServedWithLimits
 
-from lavant import connect
+from lavant import QueueConfig, connect
 from lavant.broker.protocol.frames import PREFACE, decode_answer
-from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import Refused
 from lavant.core.frames import Frames
 from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
@@ -86,7 +85,7 @@ def test_who_has_shown_no_key_cannot_fill_the_memory(tmp_path: Path) -> None:
     keys = tmp_path / "keys.toml"
     keys.write_text(entry_text(KeyEntry(name="k", sha256=sha256_of("secret"), scopes=["admin", "publish"])))
     with Served(tmp_path / "data", "--keys-file", str(keys)) as served:
-        before_kb = served.memory_kb_max()
+        before_kb = served.memory_kb_at_rest("secret")
         opened = []
         for _ in range(40):
             connection = socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX)
@@ -140,7 +139,7 @@ def test_half_a_request_is_not_waited_for_in_any_protocol() -> None:
 
 def test_an_endless_line_of_a_head_does_not_fill_the_memory() -> None:
     with ServedWithLimits() as served:
-        before_kb = served.memory_kb_max()
+        before_kb = served.memory_kb_at_rest()
         with socket.create_connection((served.host, served.port), timeout=WAIT_S_MAX) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nX: ")
             with suppress(ConnectionError):
@@ -152,7 +151,7 @@ def test_an_endless_line_of_a_head_does_not_fill_the_memory() -> None:
 def test_a_message_that_is_sent_when_a_long_poll_was_aborted_is_there_for_others(tmp_path: Path) -> None:
     """Whenever the poll's connection ends: before the message comes, with it, or a little after it."""
     with Served(tmp_path / "data") as served, connect(served.url) as client:
-        queue = client.create_queue("q", QueueConfig(visibility_ms=600_000))
+        queue = client.create_queue("q", QueueConfig(visibility_s=600))
         for number in range(60):
             body = b'{"QueueUrl": "q", "WaitTimeSeconds": 20}'
             head = [

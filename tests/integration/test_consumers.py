@@ -55,6 +55,30 @@ def test_a_loop_reads_text_and_json_and_acknowledges(client: Client) -> None:
     assert left(client, "orders") == 0
 
 
+def test_consumers_share_a_connection_and_one_that_is_closed_leaves_nothing_behind(served: Served) -> None:
+    """Twenty consumers wait; ten are closed; what comes then is received at once by another client, the first time."""
+    with connect(served.url) as client, connect(served.url) as other:
+        before = served.fresh_metric("lavant_open_connections")
+        queues = [client.create_queue(f"shared-{number}") for number in range(20)]
+        consumers = [queue.consume() for queue in queues]
+        for queue, consumer in zip(queues, consumers, strict=True):
+            queue.send(queue.name)
+            assert next(consumer.messages(count=1, timeout_s=WAIT_S)).text() == queue.name
+        assert served.fresh_metric("lavant_open_connections") == before + 1
+        for consumer in consumers[:10]:
+            consumer.close()
+        for queue in queues:
+            queue.send("again")
+        for queue in queues[:10]:
+            [message] = other.queue(queue.name).receive(wait_s=WAIT_S)
+            assert message.receive_count == 1
+        for consumer in consumers[10:]:
+            assert next(consumer.messages(count=1, timeout_s=WAIT_S)).text() == "again"
+    with connect(served.url) as client:
+        for queue in queues:
+            client.queue(queue.name).delete()
+
+
 def test_a_message_whose_block_raises_comes_again(client: Client) -> None:
     orders = client.create_queue("orders")
     orders.send("tea")
@@ -100,7 +124,7 @@ def test_a_client_that_closes_ends_its_consumers(served: Served) -> None:
 
 def test_a_dead_letter_says_why_and_after_how_many_attempts(client: Client) -> None:
     dead = client.create_queue("dead")
-    orders = client.create_queue("orders", QueueConfig(dead_letters="dead", receives_max=2, visibility_ms=1000))
+    orders = client.create_queue("orders", QueueConfig(dead_letters="dead", receives_max=2, visibility_s=1))
     orders.send("tea")
     tries: list[int] = []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
-from lavant.core.errors import ServerUnreachable
+from lavant.core.errors import InvalidValue, ServerUnreachable
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_doctor_says_what_is_bad_and_what_to_do(tmp_path: Path) -> None:
     done = lavant("doctor", "--url", "lavant://127.0.0.1:1", "--data", str(tmp_path / "missing"))
     assert done.returncode == 1
     assert "BAD" in done.stdout
-    assert "lavant serve" in done.stdout
+    assert "→ start one with `lavant serve --data DIR --port 1`" in done.stdout
     assert "\x1b" not in done.stdout
 
 
@@ -60,5 +60,14 @@ def test_top_shows_queues_and_rates(served: Served) -> None:
 def test_top_without_a_server_is_one_clear_line() -> None:
     done = lavant("top", "--url", "lavant://127.0.0.1:1")
     assert done.returncode == ServerUnreachable.exit_code
-    assert "start one with `lavant serve --data DIR`" in done.stderr
+    assert "start one with `lavant serve --data DIR --port 1`" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["top", "resources", "queue ls"])
+@pytest.mark.parametrize("url", ["nonsense", "lavant://", "lavants://127.0.0.1:1 --ca-file missing.pem"])
+def test_a_wrong_address_or_authority_is_one_clear_line(command: str, url: str) -> None:
+    done = lavant(*command.split(), "--url", *url.split())
+    assert done.returncode == InvalidValue.exit_code
+    assert done.stderr.startswith("lavant: the ")
     assert len(done.stderr.splitlines()) == 1

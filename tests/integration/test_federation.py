@@ -261,7 +261,9 @@ def test_a_link_that_is_open_and_forwards_nothing_is_found_and_opened_again(tmp_
 
 @pytest.mark.soak
 def test_the_demonstration_ends_by_itself_with_nothing_missing() -> None:
-    shown = lavant("federation", "demo", "--publications", "400")
+    shown = lavant("federation", "demo", "--publications", "400", "--json")
     assert shown.exit_code == 0, shown
-    rows = [line.split() for line in shown.stdout.splitlines() if line.startswith("│ B")]
-    assert [(row[1], row[7], row[9]) for row in rows] == [(f"B{number}", "0", "0") for number in (1, 2, 3)], shown
+    found = json.loads(shown.stdout)
+    assert found["published"] == 800
+    rows = [(each["broker"], each["missing"], each["twice"]) for each in found["deliveries"]]
+    assert rows == [(f"B{number}", 0, 0) for number in (1, 2, 3)], shown

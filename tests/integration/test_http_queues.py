@@ -142,5 +142,9 @@ def test_a_key_with_a_rate_is_told_what_is_left(tmp_path: Path) -> None:
         assert answered.headers["RateLimit-Limit"] == "10"
         assert 0 <= int(answered.headers["RateLimit-Remaining"]) <= 10
         assert int(answered.headers["RateLimit-Reset"]) <= 2
+        refused = talker.ask("POST", "/publish", [{"n": n} for n in range(40)])
+        assert refused.status == 429, refused
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert refused.headers["RateLimit-Limit"] == "10"
         with connect(served.url, key=secret) as client:
             client.publish({"n": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tomllib
@@ -10,13 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.installs import ROOT, Installed, build_wheel, constraints
+from tests.integration.components import do_without
+from tests.integration.extras import USES, Command
+from tests.integration.installs import ROOT, Installed, build_wheel, environment_of_tests
 from tests.integration.serving import Served
 
 from lavant.core.errors import MissingComponent
 
 BASE_MB_MAX = 60
-EXTRAS = sorted(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = sorted(PROJECT["optional-dependencies"])
+PYTHONS = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
 CLIENT = """
 import os
 
@@ -44,20 +49,12 @@ start = "hello"
 [jobs.greet.tasks]
 hello = { topic = "hello" }
 """
-USES = {
-    "connect": "import grpc, lavant.pipeline",
-    "encryption": "import lavant; lavant.Key.generate(lavant.Schema([lavant.NumericAttribute('a', 0, 9, 1)])).cipher()",
-    "hdfs": "import lavant.broker.storage.objects.hdfs, hdfs_native",
-    "kubernetes": "import yaml, lavant",
-    "models": "import lavant.models.evaluation",
-    "opentelemetry": "import os, lavant.tracing as t; os.environ['OTEL_TRACES_EXPORTER'] = 'otlp'; t._set_up('s')",
-    "rabbitmq": "import lavant.amqp",
-    "s3": "import lavant.broker.storage.objects.s3, boto3",
-    "server": "import lavant.service.runtime.process",
-    "spark": "import lavant.pipeline.stream.driver",
-    "zookeeper": "import kazoo, lavant",
-}
-USES["all"] = "; ".join(each for name, each in USES.items() if name != "encryption")
+ON_EACH_PYTHON = (
+    "tests/unit",
+    "tests/integration/test_client.py",
+    "tests/integration/test_pipeline.py::test_a_log_is_matched_in_batches_and_each_batch_sees_one_version",
+)
+"""Everything that needs no other program, a server with its client, and the stream on Spark."""
 
 
 @pytest.fixture(scope="session")
@@ -66,20 +63,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return constraints(tmp_path_factory.mktemp("locked"))
+def base(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
+    return Installed(tmp_path_factory.mktemp("base") / "environment", wheel)
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory, wheel: Path, locked: Path) -> Installed:
-    return Installed(tmp_path_factory.mktemp("base") / "environment", wheel, locked)
-
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory, wheel: Path, locked: Path) -> Iterator[Served]:
-    installed = Installed(tmp_path_factory.mktemp("server") / "environment", wheel, locked, "server")
-    with InstalledServer(installed) as server:
+def served(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Served]:
+    with InstalledServer(Installed(tmp_path_factory.mktemp("server") / "environment", wheel, "server")) as server:
         yield server
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request: pytest.FixtureRequest) -> str:
+    """One of this machine; `tools/pythons` gets those that it lacks."""
+    name = f"python{request.param}"
+    found = [shutil.which(name, path=place) for place in (str(ROOT / "build" / "pythons"), None)]
+    works = [
+        each for each in found if each is not None and subprocess.run([each, "-c", ""], check=False).returncode == 0
+    ]
+    if not works:
+        do_without(f"there is no {name}; run tools/pythons")
+    return str(Path(works[0]).resolve())  # an environment finds the library beside the program, not beside a link
 
 
 class InstalledServer(Served):
@@ -115,33 +119,40 @@ def test_a_worker_of_the_base_installation_runs_a_job(base: Installed, served: S
     assert "hello you" in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "package", "extra"),
-    [
-        (("serve", "--memory"), "numpy", "server"),
-        (("plan", "network.toml"), "numpy", "models"),
-        (("stream", "--subscriptions", "s", "--input", "in", "--output", "out"), "pyspark", "spark"),
-        (("keygen", "key", "--attribute", "a:0:9:1"), "numpy", "encryption"),
-    ],
-)
-def test_a_missing_package_is_one_line_that_names_the_extra(
-    base: Installed, arguments: tuple[str, ...], package: str, extra: str
-) -> None:
-    said = base.run(*arguments, code=MissingComponent.exit_code)
-    assert said == f"lavant: the package {package} is not installed; add it with pip install 'lavant[{extra}]'\n"
+def test_the_base_installation_checks_its_machine_and_a_server(base: Installed, served: Served) -> None:
+    findings = {each["what"]: each for each in json.loads(base.run("doctor", "--json", url=served.url))}
+    assert findings["matching"]["said"].endswith("pip install 'lavant[server]'")
+    assert findings["Java"]["said"].endswith("pip install 'lavant[spark]'")
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_each_extra_brings_what_its_part_needs(tmp_path: Path, wheel: Path, extra: str) -> None:
+    USES[extra].check(Installed(tmp_path / "environment", wheel, extra))
+
+
+@pytest.mark.parametrize(("extra", "use"), [(name, use) for name, use in USES.items() if isinstance(use, Command)])
+def test_a_command_without_its_extra_says_so_in_one_line(base: Installed, extra: str, use: Command) -> None:
+    said = base.run(*use.words, code=MissingComponent.exit_code)
+    assert said.startswith("lavant: the package ")
+    assert said.endswith(f" is not installed; add it with pip install 'lavant[{extra}]'\n")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.soak
+def test_client_and_server_run_on_each_supported_python(tmp_path: Path, wheel: Path, python: str) -> None:
+    client = Installed(tmp_path / "client", wheel, python=python)
+    with InstalledServer(Installed(tmp_path / "server", wheel, "server", python)) as server:
+        assert client.python(CLIENT, server.url) == "large volume > 5\n"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_each_extra_brings_what_its_part_needs(tmp_path: Path, wheel: Path, locked: Path, extra: str) -> None:
-    Installed(tmp_path / "environment", wheel, locked, extra).python(USES[extra])
+def test_each_extra_runs_on_each_supported_python(tmp_path: Path, wheel: Path, python: str, extra: str) -> None:
+    USES[extra].check(Installed(tmp_path / "environment", wheel, extra, python))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("python", ["python3.11", "python3.12", "python3.13", "python3.14"])
-def test_client_and_server_run_on_each_supported_python(tmp_path: Path, wheel: Path, locked: Path, python: str) -> None:
-    if shutil.which(python) is None or subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode:
-        pytest.skip(f"there is no {python}")
-    client = Installed(tmp_path / "client", wheel, locked, python=python)
-    with InstalledServer(Installed(tmp_path / "server", wheel, locked, "server", python)) as server:
-        assert client.python(CLIENT, server.url) == "large volume > 5\n"
+def test_the_sources_pass_their_tests_on_each_supported_python(tmp_path: Path, python: str) -> None:
+    tests = [str(environment_of_tests(tmp_path / "environment", python)), "-m", "pytest", "-q", "-n", "2"]
+    done = subprocess.run([*tests, *ON_EACH_PYTHON], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-10_000:]

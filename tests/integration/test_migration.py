@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.federations import Broker
+from tests.integration.federations import Broker, wait_for_members, wait_for_subscriptions
 from tests.integration.serving import WAIT_S_MAX
 from tests.integration.talking_http import Events, websocket
 from websockets.exceptions import ConnectionClosed
@@ -82,6 +82,29 @@ class Publisher(threading.Thread):
                 client.publish({"x": number})
                 self.accepted.append(number)
                 time.sleep(0.002)
+
+
+@pytest.mark.soak
+def test_a_broker_that_is_behind_hands_over_when_it_has_worked_off_its_backlog(tmp_path: Path) -> None:
+    fast = Broker(tmp_path, "B1")
+    slow = Broker(tmp_path, "B2", fast, options=("--matching-rate", "10"))
+    try:
+        wait_for_members(fast, slow)
+        slow.subscribe("x > 0", "s")
+        wait_for_subscriptions(fast, "B2", 1)
+        with lavant.connect(fast.url) as client:
+            client.publish_many([{"x": number} for number in range(1, 41)])
+        assert slow.depth("s") < 40, "it is not behind"
+        answer = move(slow, "s", "B1")
+        assert isinstance(answer, SubscriptionMigrated), answer
+        assert fast.depth("s") == 40, "what was published before the move has come with it"
+        fast.publish({"x": 41})
+        until(lambda: fast.depth("s") == 41)
+        with fast.client() as frames:
+            assert sorted(json.loads(body)["x"] for body in frames.drain("s")) == list(range(1, 42))
+    finally:
+        for each in (slow, fast):
+            each.kill()
 
 
 def test_a_subscriber_follows_its_subscription_and_gets_each_publication_once(chain: list[Broker]) -> None:

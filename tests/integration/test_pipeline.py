@@ -26,6 +26,7 @@ from lavant.core.errors import FailedStream, InvalidValue, MissingComponent
 from lavant.pipeline.cluster.assignment import ANYWHERE
 from lavant.pipeline.internals.checkpoints import checkpoint_uri
 from lavant.pipeline.internals.stages import PlacedTask, run_stages, run_tasks
+from lavant.pipeline.operators.parts import part_name
 from lavant.pipeline.session import LEAN_PLANS, lean_plans
 from lavant.pipeline.stream.driver import StreamResult, start, stream
 from lavant.pipeline.stream.records import encrypted_records
@@ -183,7 +184,7 @@ def test_publications_of_another_schema_are_refused_and_the_stream_goes_on(spark
     assert {id: ids for id, ids in found.items() if id} == world.expected()
 
 
-def test_a_batch_counts_once_and_what_was_not_committed_is_removed(tmp_path: Path) -> None:
+def test_a_batch_counts_once(tmp_path: Path) -> None:
     manifest = BatchManifest(batch=0, start=0, end=7, rows=0, matches=0, parts=(), log="log", store="store")
     first, second = Notifications(tmp_path), Notifications(tmp_path)
     first.commit(manifest)
@@ -191,12 +192,28 @@ def test_a_batch_counts_once_and_what_was_not_committed_is_removed(tmp_path: Pat
         second.commit(manifest)
     with pytest.raises(FailedStream, match="batch 1 starts at offset 900, but the last one ended at 7"):
         first.commit(msgspec.structs.replace(manifest, batch=1, start=900, end=901))
-    for name in ("part-0000000000-aa-0000.parquet", "part-0000000001-aa-0000.parquet"):
+
+
+def test_what_was_not_committed_is_removed_once_nobody_can_commit_it(tmp_path: Path) -> None:
+    manifest = BatchManifest(batch=0, start=0, end=7, rows=0, matches=0, parts=(), log="log", store="store")
+    first = Notifications(tmp_path)
+    first.commit(manifest)
+    second = Notifications(tmp_path)  # while the first still runs
+    assert (second.next_batch, second.next_offset) == (1, 7)
+    names = [part_name(number, run, 0) for number in (0, 1, 2) for run in (first.run, second.run)]
+    for name in names:
         (tmp_path / name).touch()
-    resumed = Notifications(tmp_path)
-    resumed.remove_leftovers()
-    assert (resumed.next_batch, resumed.next_offset) == (1, 7)
-    assert [path.name for path in tmp_path.glob("part-*")] == ["part-0000000000-aa-0000.parquet"]
+    first.commit(msgspec.structs.replace(manifest, batch=1, start=7, end=9))
+    with pytest.raises(FailedStream, match="committed by another driver"):
+        second.commit(msgspec.structs.replace(manifest, batch=1, start=7, end=9))
+    assert sorted(path.name for path in tmp_path.glob("part-*")) == sorted(names)
+    third = Notifications(tmp_path)
+    third.commit(msgspec.structs.replace(manifest, batch=2, start=9, end=11))
+    left = {path.name for path in tmp_path.glob("part-*")}
+    assert left == {name for name in names if not name.startswith("part-0000000002")}
+    (tmp_path / part_name(3, third.run, 0)).touch()
+    third.commit(msgspec.structs.replace(manifest, batch=3, start=11, end=12))
+    assert (tmp_path / part_name(3, third.run, 0)).exists()
 
 
 @BOTH_WAYS
@@ -301,6 +318,9 @@ def test_a_log_of_which_everything_is_refused_is_not_a_success(
 
 
 def test_the_command_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"id": 1, "filter": "price > 5"}\n')
+    (tmp_path / "p.jsonl").write_text('{"price": 7}\n')
+
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from lavant.cli import app; app()", "stream", *arguments]
         files = ["--subscriptions", "s.jsonl", "--input", "p.jsonl", "--output", "out"]

@@ -144,7 +144,7 @@ def test_a_rate_is_kept(run: Runner) -> None:
         (["sub"], "give a filter"),
         (["sub", "n > 0", "--since", "1h"], "--since needs --name"),
         (["sub", "--name", "s", "--since", "yesterday"], "ISO 8601"),
-        (["subscriptions", "add", "n > 0", "--name", "s", "--timeout-ms", "5"], "--timeout-ms needs --webhook"),
+        (["subscriptions", "add", "n > 0", "--name", "s", "--timeout-ms", "500"], "--timeout-ms needs --webhook"),
     ],
 )
 def test_bad_input_is_told(run: Runner, arguments: list[str], said: str) -> None:
@@ -265,6 +265,15 @@ def test_subscriptions_are_added_listed_shown_and_removed(run: Runner, client: C
     assert run("subscriptions", "rm", "one", "--yes") == "one is gone\n"
     assert [each["name"] for each in run.json("subscriptions", "ls")] == ["two"]
     client.queue("two-dead").delete()
+
+
+def test_quiet_commands_print_results_and_errors_only(run: Runner, client: Client) -> None:
+    assert run("subscriptions", "add", "a > 1", "--name", "s", "-q") == ""
+    assert run("subscriptions", "update", "s", "--filter", "a > 2", "-q") == ""
+    assert run("pub", "-q", stdin='{"a": 3}\n{"a": 4}\n') == ""
+    assert run.json("subscriptions", "update", "s", "--filter", "a > 3", "-q")["filter"] == "a > 3"
+    assert run("subscriptions", "info", "s", "-q").startswith("name")
+    assert run("subscriptions", "rm", "s", "--yes", "-q") == ""
 
 
 def test_a_match_is_explained(run: Runner) -> None:

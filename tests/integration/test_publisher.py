@@ -33,7 +33,7 @@ from lavant.core.errors import (
 from lavant.core.publications.publication import Publication
 
 WAIT_S = 60.0
-QUICK = PublisherConfig(workers=5, workers_reserved=1, backoff_ms_min=1, backoff_ms_max=4)
+QUICK = PublisherConfig(workers=5, workers_reserved=1, backoff_s_min=0.001, backoff_s_max=0.004)
 SMALL = JournalConfig(segment_bytes=64 << 10, compaction_bytes_min=128 << 10)
 
 
@@ -46,9 +46,9 @@ def eventually(happens: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("controller", sorted(CONTROLLERS))
 def test_everything_is_published_once_from_many_threads(controller: str, tmp_path: Path) -> None:
-    tuning = TuningConfig(controller=controller, batch_size=50, poll_ms=1, poll_ms_min=1, poll_ms_max=5)
+    tuning = TuningConfig(controller=controller, batch_size=50, poll_s=0.001, poll_s_min=0.001, poll_s_max=0.005)
     transport = Recorder()
-    config = PublisherConfig(tuning=tuning, workers=5, workers_reserved=1, wait_ms_max=5)
+    config = PublisherConfig(tuning=tuning, workers=5, workers_reserved=1, wait_s_max=0.005)
     with Publisher(transport, tmp_path, config, journal=SMALL) as publisher:
 
         def publish(first: int) -> None:
@@ -138,7 +138,7 @@ def test_the_store_soon_knows_what_was_published_without_being_closed(tmp_path: 
 
 def test_what_could_not_be_published_waits_for_the_next_publisher(tmp_path: Path) -> None:
     def fail(batch: list[Publication]) -> None:
-        raise NotPublished("503", retry_after_ms=1)
+        raise NotPublished("503", retry_after_s=0.001)
 
     transport = Recorder(act=fail)
     publisher = Publisher(transport, tmp_path, QUICK)
@@ -157,7 +157,11 @@ def test_what_could_not_be_published_waits_for_the_next_publisher(tmp_path: Path
 
 
 def test_whatever_a_transport_raises_nothing_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    errors: list[Exception] = [ConnectionError("reset"), KeyError("a mistake"), NotPublished("429", retry_after_ms=2)]
+    errors: list[Exception] = [
+        ConnectionError("reset"),
+        KeyError("a mistake"),
+        NotPublished("429", retry_after_s=0.002),
+    ]
 
     def fail_at_first(batch: list[Publication]) -> None:
         if errors:

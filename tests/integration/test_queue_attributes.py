@@ -15,11 +15,14 @@ from tests.integration.serving import Served
 from tests.integration.talking_http import Talker
 from typer.testing import CliRunner
 
+import lavant
 from lavant import connect
 from lavant.broker.protocol.queue_attributes import QUEUE_ATTRIBUTES, QueueAttribute
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.cli import commands
+from lavant.client.values.mirror import to_protocol
 from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
+from lavant.core.seconds import seconds_name
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 BY_NAME = {each.name: each for each in QUEUE_ATTRIBUTES}
@@ -42,20 +45,27 @@ class Refusal(NamedTuple):
 
 
 class Python:
+    """Its times are in seconds."""
+
     def __init__(self, served: Served) -> None:
         self.client = connect(served.url)
         self.close = self.client.close
 
     def create(self, queue: str, settings: dict[str, Any]) -> None:
-        self.client.create_queue(queue, QueueConfig(**settings))
+        given = {seconds_name(name): self.in_seconds(name, value) for name, value in settings.items()}
+        self.client.create_queue(queue, lavant.QueueConfig(**given))
 
     def show(self, queue: str) -> dict[str, Any]:
-        return asdict(self.client.queue(queue).describe().config)
+        return asdict(to_protocol(self.client.queue(queue).describe().config))
 
     def refusal(self, settings: dict[str, Any], attribute: QueueAttribute) -> Refusal:
         with pytest.raises((InvalidValue, LimitExceeded)) as caught:
             self.create(new_name(settings), settings)
-        return Refusal(attribute.name, 1, str(caught.value))
+        return Refusal(seconds_name(attribute.name), attribute.sqs_unit, str(caught.value))
+
+    @staticmethod
+    def in_seconds(name: str, value: Any) -> Any:
+        return value / 1000 if name.endswith("_ms") else value
 
 
 class Http:
@@ -155,7 +165,7 @@ class CommandLine:
         self.run("create", queue, *self.options(settings))
 
     def set(self, queue: str, settings: dict[str, Any]) -> None:
-        self.run("set", queue, *self.options(settings))
+        self.run("configure", queue, *self.options(settings))
 
     def show(self, queue: str) -> dict[str, Any]:
         settings = json.loads(self.run("info", queue, "--json"))["settings"]
@@ -271,10 +281,10 @@ def test_the_command_line_removes_what_it_has_set(front_ends: dict[type, FrontEn
     line = front_ends[CommandLine]
     assert isinstance(line, CommandLine)
     line.create("full", {"dead_letters": "dead", "receives_max": 3, "labels": {"team": "tea", "floor": "2"}})
-    line.run("set", "full", "--dead-letters", "", "--label", "team=")
+    line.run("configure", "full", "--dead-letters", "", "--label", "team=")
     assert line.show("full") == asdict(QueueConfig(labels={"floor": "2"}))
     line.create("turns.fifo", {"order": "in-order", "deduplicate_by_content": True})
-    line.run("set", "turns.fifo", "--no-deduplicate-by-content")
+    line.run("configure", "turns.fifo", "--no-deduplicate-by-content")
     assert line.show("turns.fifo") == asdict(QueueConfig(order="in-order"))
 
 

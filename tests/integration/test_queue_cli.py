@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from lavant import Client, connect
 from lavant.cli import commands
-from lavant.core.errors import InvalidValue, LavantError, MissingComponent, UnknownQueue
+from lavant.core.errors import InvalidValue, LavantError, MissingComponent, MoveRunning, UnknownMove, UnknownQueue
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +147,20 @@ def test_a_move_that_fails_says_why_and_one_in_the_background_does_not_wait(run:
     run("create", "r")
     state = run.json("redrive", "q", "--to", "r", "--rate", "1", "--background")
     assert (state["status"], state["destination"]) == ("running", "r")
+    with pytest.raises(MoveRunning, match="`lavant queue redrive QUEUE --cancel`"):
+        run("redrive", "q", "--to", "r")
+    assert run.json("redrive", "q", "--cancel")["status"] == "cancelled"
+    with pytest.raises(UnknownMove, match="nothing is being moved from queue 'q'"):
+        run("redrive", "q", "--cancel")
+
+
+def test_the_name_of_a_command_before_works_and_says_the_new_one(run: Runner) -> None:
+    run("create", "q")
+    done = run.result("set", "q", "--visibility-ms", "4000")
+    assert (done.exit_code, done.stderr) == (0, "lavant: `lavant queue set` is now `lavant queue configure`\n")
+    assert run.json("info", "q")["settings"]["visibility_ms"] == 4000
+    with pytest.raises(InvalidValue, match="give an attribute and its value"):
+        run("configure", "q")
 
 
 def test_purging_and_deleting_ask_first(run: Runner) -> None:

@@ -16,7 +16,7 @@ SCENARIO = QueueScenario(arrival_rate_per_s=28.0, senders=PHASE, consumers=PHASE
 
 def test_a_live_queue_delivers_what_the_machine_delivers_under_the_same_load() -> None:
     """A busy machine can only add to times and attempts, so there is no upper bound here; the soak test has one."""
-    live = run_queue(SCENARIO, messages=700, seed=3, stretch=0.5)
+    live = run_queue(SCENARIO, messages=700, seed=3, stretch=0.25)
     simulated = simulate_queue(SCENARIO, messages=700, seed=3)
     assert live.messages == simulated.messages == 630
     assert live.attempts > simulated.attempts - 0.02
@@ -25,16 +25,20 @@ def test_a_live_queue_delivers_what_the_machine_delivers_under_the_same_load() -
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("utilisation", "messages"), [(0.3, 1000), (0.6, 2000), (0.85, 3000)])
-def test_a_live_queue_is_within_five_percent_of_the_prediction(utilisation: float, messages: int) -> None:
-    """On a quiet machine. The queue machine is the control variate, so the interval is small beside the 5 %."""
+@pytest.mark.parametrize(("utilisation", "stretch"), [(0.3, 3.0), (0.6, 6.0), (0.85, 8.0)])
+def test_a_live_queue_is_within_five_percent_of_the_prediction(utilisation: float, stretch: float) -> None:
+    """Each takes three minutes. The busier consumers are, the more messages wait for a delay of the machine.
+
+    The queue machine is the control variate, so the interval is small beside the 5 %.
+    """
     scenario = with_utilisation(SCENARIO, utilisation)
-    live = run_queue(scenario, messages=messages, seed=5, stretch=2.0)
-    same_load = simulate_queue(scenario, messages=messages, seed=5)
+    live = run_queue(scenario, messages=700, seed=5, stretch=stretch)
+    same_load = simulate_queue(scenario, messages=700, seed=5)
     seen = controlled(live, same_load=same_load, long=simulate_queue(scenario, messages=1_000_000, seed=6))
     assert live.attempts == pytest.approx(same_load.attempts, abs=0.02)
     assert live.duplicates <= 0.02
     found = predict(scenario)
     for predicted_s, estimate in ((found.delivery_s, seen.delivery_s), (found.p95_s, seen.p95_s)):
+        print(f"{predicted_s:.4f} s predicted, {estimate.mean:.4f} ± {estimate.half_width:.4f} s live")
         assert estimate.half_width < 0.05 * predicted_s
         assert abs(estimate.mean - predicted_s) < 0.05 * predicted_s + estimate.half_width

@@ -26,7 +26,7 @@ from tests.integration.serving import LAVANT, Served
 
 import lavant
 from lavant.broker.protocol.amqp_messages import REPORTS, Report, encode, task_queue
-from lavant.broker.protocol.jobs import CompleteTask, FailTask, LeaseTasks, Result, TasksLeased
+from lavant.broker.protocol.jobs import CompleteTask, FailTask, JobView, LeaseTasks, Result, TasksLeased
 from lavant.client.workers.backends.rabbitmq import RabbitMQBackend
 from lavant.client.workers.task import Task
 from lavant.core.errors import AccessDenied, MissingComponent
@@ -47,7 +47,7 @@ def node(running: RabbitMQNode) -> Iterator[RabbitMQNode]:
     asyncio.run(forget(running.url, "A", "B"))
 
 
-def attempts(view: lavant.JobView) -> list[int]:
+def attempts(view: lavant.JobView | JobView) -> list[int]:
     return [len(task.attempts) for task in view.tasks]
 
 

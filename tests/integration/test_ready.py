@@ -34,9 +34,10 @@ from lavant.cli import app
 
 class Late(event.Listener):
     def on_start(self, event):
-        print("compiled:", event.data["dispatcher"], file=sys.stderr, flush=True)
-    def on_end(self, event):
         pass
+    def on_end(self, event):
+        if sys.exc_info()[0] is None:  # a server that finds a kernel missing does not begin to compile it
+            print("compiled:", event.data["dispatcher"], file=sys.stderr, flush=True)
 
 class Watched:
     def write(self, text):
@@ -114,6 +115,13 @@ class Server:
             assert time.monotonic() < deadline_s, self.errors
             time.sleep(0.05)
 
+    def wait_for_kernels(self) -> None:
+        """Until then a scan stands in for what is tested here."""
+        deadline_s = time.monotonic() + COLD_S_MAX
+        while "lavant_kernels_loaded 1\n" not in self.get("/metrics")[1]:
+            assert time.monotonic() < deadline_s, self.errors
+            time.sleep(0.05)
+
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(WAIT_S_MAX)
@@ -175,6 +183,7 @@ def test_a_server_with_nothing_compiled(servers: list[Server], cache: Path) -> N
 
     # Once it serves, nothing is compiled.
     for server, attributes in zip(servers, (1, 7), strict=True):
+        server.wait_for_kernels()
         serve_all_kinds(server.url, attributes)
         assert server.stop() == 0
         assert [line for line in server.errors if line.startswith("compiled:")] == []
@@ -239,7 +248,7 @@ def test_a_server_that_finds_its_kernels_compiles_nothing(servers: list[Server],
     try:
         with Server(cache) as server:
             server.wait_until_it_listens()
-            server.wait_until_ready()
+            server.wait_for_kernels()
             serve_all_kinds(server.url, 16)
             assert server.stop() == 0
             assert [line for line in server.errors if "compil" in line] == []

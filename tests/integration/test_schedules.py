@@ -50,7 +50,7 @@ def test_each_time_makes_one_message_also_if_the_server_is_killed(tmp_path: Path
 def test_a_schedule_submits_jobs_and_says_what_is_missing() -> None:
     with Served(None) as served, connect(served.url) as client:
         state = client.schedule("jobs", every_s=1, job="report", body="today")
-        assert state.next_ms > state.created_ms
+        assert state.next_s > state.created_s
         until_fired(client, "jobs", 1)
         [found] = client.schedules()
         assert "no job type" in found.last_error
@@ -63,7 +63,7 @@ def test_a_schedule_submits_jobs_and_says_what_is_missing() -> None:
         leased = client.run(Call(LeaseTasks("write", "ann"), lambda answer: answer.tasks))
         assert leased[0].input == b"today"
         again = client.schedule("jobs", every_s=1, job="report", body="today")
-        assert again.created_ms == state.created_ms
+        assert again.created_s == state.created_s
         for wrong in ({"cron": "x"}, {"cron": "@daily", "every_s": 1}, {"every_s": 0.5}, {}):
             with pytest.raises(InvalidValue):
                 client.schedule("wrong", job="report", **wrong)

@@ -77,6 +77,7 @@ def test_a_client_that_never_reads_costs_no_more_than_a_bounded_buffer(served: S
     with connect(served.url) as client:
         queue = client.create_queue("unread")
         queue.send_many([bytes(1 << 20)] * 8)
+        before_kb = served.memory_kb_at_rest()
         connection = raw_connection(served)
         connection.setblocking(False)
         request = bytes(frame(1, Peek("unread", 8)))  # 8 MiB for some bytes
@@ -88,7 +89,7 @@ def test_a_client_that_never_reads_costs_no_more_than_a_bounded_buffer(served: S
             pass  # the server does not read any more
         for _ in range(20):
             assert len(queue.receive(visibility_s=0)) == 1
-        assert served.memory_kb_max() < 400_000, f"{asked} requests without reading"
+        assert served.memory_kb_max() - before_kb < 150_000, f"{asked} requests without reading"
         connection.close()
 
 
@@ -97,8 +98,7 @@ def test_a_client_that_never_reads_costs_no_more_than_a_bounded_buffer(served: S
     [
         (struct.pack(">II", 0, 1), "InvalidValue"),
         (struct.pack(">II", 0x7FFF_FFFF, 1), "LimitExceeded"),
-        (struct.pack(">II", 9, 1) + b"\xc1\xc1\xc1\xc1\xc1", "InvalidValue"),
-        (struct.pack(">II", 5, 1) + b"\x90", "InvalidValue"),
+        (struct.pack(">II", 3, 1), "InvalidValue"),
     ],
 )
 def test_what_is_no_frame_is_answered_by_an_error_and_the_end(served: Served, data: bytes, code: str) -> None:

@@ -39,6 +39,7 @@ def test_tables_and_data_sources_work_through_spark_connect(tmp_path: Path) -> N
     assert results["store"] == [["q1", [1, 2], False], ["q3", [], True]]
     assert results["scalar"] == ["q1"]
     assert "executors do not reach" in results["stream"]
+    assert "does not bring the index of a table to the tasks of a streaming query" in results["stream of a table"]
     through = results["sources"]
     assert through["copied"] == list(range(20))
     assert {id: Filter.parse(text) for id, text in through["subscriptions"].items()} == {

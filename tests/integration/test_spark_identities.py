@@ -14,7 +14,7 @@ from tests.integration.workload import append, expected, filters, notified, rows
 from lavant.broker.slices import SliceReader, SliceStore
 from lavant.broker.storage.log import LogReader
 from lavant.control.placement import Enforcer, PlacementConfig
-from lavant.core.errors import FailedStream, IdentityMismatch
+from lavant.core.errors import IdentityMismatch, LavantError
 from lavant.core.ids import HostId, SliceId
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager, ManagerState
@@ -102,17 +102,20 @@ def test_a_stream_goes_on_when_its_log_of_old_gets_an_identity(shared_spark: Spa
     assert len(run(shared_spark, tmp_path)) == 40
 
 
-def test_a_log_made_anew_under_a_running_stream_stops_it(shared_spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_or_a_store_made_anew_under_a_running_stream_stops_it(shared_spark: SparkSession, tmp_path: Path) -> None:
     store = make_store(tmp_path / "subscriptions", "volume >= 0")
     log = make_log(tmp_path / "log", EVENTS * 3)
     running = start(shared_spark, log=log, subscriptions=store, output=tmp_path / "out", hosts=2)
-    try:
-        running.process_all_available()
-        make_log(log, EVENTS * 9)
-        with pytest.raises(FailedStream, match=r"IdentityMismatch: the log .* is not the one read before"):
-            running.wait(9)
-    finally:
-        running.stop()
+    running.process_all_available()
+    make_log(log, EVENTS * 9)
+    with pytest.raises(LavantError, match=r"the log .* is not the one read before"):
+        running.wait(9)
+    running = start(shared_spark, log=log, subscriptions=store, output=tmp_path / "next", hosts=2)
+    running.process_all_available()
+    make_store(tmp_path / "subscriptions", "volume < 0")
+    append(tmp_path / "log", EVENTS)
+    with pytest.raises(LavantError, match=r"the subscriptions in .* are not those read before"):
+        running.wait()
 
 
 def test_notifications_are_of_one_store(shared_spark: SparkSession, tmp_path: Path) -> None:

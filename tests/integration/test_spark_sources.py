@@ -55,6 +55,7 @@ def mixed_log(path: Path, seed: int) -> list[dict[str, Any]]:
 def cause(run: Any) -> str:
     with pytest.raises(PySparkException) as caught:
         run()
+    assert "Traceback" not in str(caught.value)
     return root_cause(caught.value)
 
 
@@ -144,6 +145,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(spark: SparkSession, tmp_pat
         ({"endingOffset": "11"}, "ends at offset 10, asked for 11"),
         ({"startingOffset": "-1"}, "option startingOffset is '-1'; give a number"),
         ({"rows": "xml"}, "option rows is 'xml'; use json or columns"),
+        ({"rowsMax": "0"}, "option rowsMax is '0'; give a number, 1 or more"),
     ):
         reader = spark.read.format("lavant_log").options(**options)
         assert line in cause(lambda reader=reader: reader.load(path).collect())

@@ -145,6 +145,15 @@ def test_subscriptions_come_from_a_table_with_ids_of_any_type(shared_spark: Spar
         assert results(matched, explode=True) == expected
 
 
+def test_items_of_a_list_are_nullable_where_the_ids_are(shared_spark: SparkSession, store: SliceStore) -> None:
+    frame = shared_spark.createDataFrame([(50,)], "volume int")
+    texts = [(1, "volume > 3")]
+    for schema, is_nullable in (("id int, filter string", True), ("id int not null, filter string", False)):
+        matched = match(frame, shared_spark.createDataFrame(texts, schema))
+        assert matched.schema["subscriptions"].dataType.containsNull is is_nullable  # type: ignore[attr-defined]
+    assert not match(frame, store.directory).schema["subscriptions"].dataType.containsNull  # type: ignore[attr-defined]
+
+
 def test_a_table_is_indexed_once_and_found_again_by_its_content(
     shared_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +265,7 @@ TYPED: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("type", list(TYPED))
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
+@pytest.mark.parametrize("zone", ["UTC-03:30", "Europe/Berlin", "America/St_Johns"])
 def test_times_compare_like_the_text_that_spark_casts_them_to(shared_spark: SparkSession, type: str, zone: str) -> None:
     values, bounds = TYPED[type]
     before = str(shared_spark.conf.get("spark.sql.session.timeZone"))
@@ -377,6 +386,19 @@ def test_names_that_the_result_needs_are_refused(shared_spark: SparkSession, sto
         match(taken.select("volume"), taken.select("volume"))
 
 
+def test_any_other_name_may_be_in_both_tables(shared_spark: SparkSession) -> None:
+    frame = shared_spark.createDataFrame([(1, 2, 50)], "lavant_found int, Lavant_Found_ int, volume int")
+    alerts = shared_spark.createDataFrame([(7, "volume > 3")], "`a.``b` int, `the filter` string")
+    [row] = match(frame, alerts, id="a.`b", filter="the filter").collect()
+    assert tuple(row) == (1, 2, 50, [7], None)
+
+
+def test_ids_that_spark_cannot_collect_are_one_line(shared_spark: SparkSession) -> None:
+    alerts = shared_spark.sql("SELECT interval '1' year id, 'volume > 3' filter")
+    with pytest.raises(InvalidValue, match=r"ids of type interval year cannot leave Spark: .*; cast 'id' to string"):
+        match(shared_spark.range(1), alerts)
+
+
 def test_rows_with_many_matches_leave_in_several_batches(shared_spark: SparkSession) -> None:
     subscriptions = shared_spark.range(3000).selectExpr("id", "concat('volume > ', id) filter")
     frame = shared_spark.range(1000).selectExpr("cast(id + 2500 as int) volume").coalesce(1)
@@ -395,7 +417,9 @@ def test_sql_finds_what_match_finds(shared_spark: SparkSession, store: SliceStor
     register(shared_spark, {"named": store.directory})
     for name in ("named", str(store.directory)):
         for explode in (False, True):
-            query = f"SELECT * FROM lavant_match(TABLE(rows_of_sql), '{name}', explode => {explode})"
+            by_name = f"events => TABLE(rows_of_sql), subscriptions => '{name}', explode => true"
+            arguments = by_name if explode else f"TABLE(rows_of_sql), '{name}'"
+            query = f"SELECT * FROM lavant_match({arguments})"
             found = shared_spark.sql(query)
             assert found.schema == match(frame, store.directory, explode=explode).schema
             assert results(found, explode=explode) == scanned(rows, FILTERS, left=False, explode=explode)
@@ -429,6 +453,11 @@ def test_one_filter_is_a_function_of_sql(shared_spark: SparkSession) -> None:
         ),
         ("* FROM lavant_match(TABLE(wrong_rows), '/nowhere')", r"holds no subscriptions: store\.json is missing"),
         ("* FROM lavant_match(TABLE(wrong_rows), 5)", "the second argument of lavant_match is a constant text"),
+        (
+            "* FROM lavant_match(TABLE(wrong_rows), 'timed', 'no')",
+            "the argument explode of lavant_match is true or false",
+        ),
+        ("lavant_matches(n, struct(*)) FROM wrong_rows", "the first argument .* is a filter, a text, got int32"),
         ("lavant_matches('n >', struct(*)) FROM wrong_rows", "expected a value after '>'.*; the filter is 'n >'"),
         ("lavant_matches('n > 3', n) FROM wrong_rows", r"the second argument .* is a struct: struct\(\*\), got int32"),
         (

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import md5
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def sqs(endpoint: str) -> Client:
-    return boto3.client("sqs", **access(endpoint))
+def sqs(endpoint: str) -> Iterator[Client]:
+    with closing(boto3.client("sqs", **access(endpoint))) as client:
+        yield client
 
 
 @pytest.fixture
@@ -102,8 +104,14 @@ def test_a_message_goes_in_comes_out_and_is_gone(sqs: Client, queue: str) -> Non
     assert "Messages" not in sqs.receive_message(QueueUrl=queue)
 
 
-def test_the_objects_of_boto3_work(endpoint: str) -> None:
+@pytest.fixture
+def resource(endpoint: str) -> Iterator[Any]:
     resource = boto3.resource("sqs", **access(endpoint))
+    with closing(resource.meta.client):
+        yield resource
+
+
+def test_the_objects_of_boto3_work(resource: Any) -> None:
     name = f"q-{uuid.uuid4().hex}"
     queue = resource.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "60"})
     queue.send_message(MessageBody="one")
@@ -345,8 +353,7 @@ def test_attributes_and_tags_are_kept(sqs: Client) -> None:
 
 def test_the_server_can_be_another_account_behind_a_proxy() -> None:
     options = ["--sqs-region", "eu-west-1", "--sqs-account", "123456789012", "--sqs-base-url", "https://queues.example"]
-    with serving(options=options) as endpoint:
-        sqs = boto3.client("sqs", **access(endpoint))
+    with serving(options=options) as endpoint, closing(boto3.client("sqs", **access(endpoint))) as sqs:
         assert sqs.create_queue(QueueName="orders")["QueueUrl"] == "https://queues.example/123456789012/orders"
         asked = sqs.get_queue_attributes(QueueUrl=f"{endpoint}/123456789012/orders", AttributeNames=["QueueArn"])
         assert asked["Attributes"]["QueueArn"] == "arn:aws:sqs:eu-west-1:123456789012:orders"

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -270,8 +271,8 @@ def test_a_form_sent_to_the_url_of_a_queue_is_understood(endpoint: str) -> None:
     ],
 )
 def test_a_wrong_key_is_refused(guarded: str, key: str, secret: str, code: str) -> None:
-    with pytest.raises(ClientError) as error:
-        boto3.client("sqs", **access(guarded, key, secret)).list_queues()
+    with closing(boto3.client("sqs", **access(guarded, key, secret))) as sqs, pytest.raises(ClientError) as error:
+        sqs.list_queues()
     assert error.value.response["Error"]["Code"] == code
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
 
@@ -282,13 +283,14 @@ def test_a_right_key_is_let_in_and_an_open_server_lets_everybody_in(guarded: str
         boto3.client("sqs", **access(guarded)),
         boto3.client("sqs", **access(endpoint, "any", "thing")),
     ):
-        url = client.create_queue(QueueName=name)["QueueUrl"]
-        client.send_message(QueueUrl=url, MessageBody="x" * 100_000)
-        assert len(client.receive_message(QueueUrl=url)["Messages"]) == 1
+        with closing(client):
+            url = client.create_queue(QueueName=name)["QueueUrl"]
+            client.send_message(QueueUrl=url, MessageBody="x" * 100_000)
+            assert len(client.receive_message(QueueUrl=url)["Messages"]) == 1
 
 
 def test_without_a_signature_nobody_is_let_in(guarded: str) -> None:
     unsigned = boto3.client("sqs", **access(guarded) | {"config": Config(signature_version=UNSIGNED)})
-    with pytest.raises(ClientError) as error:
+    with closing(unsigned), pytest.raises(ClientError) as error:
         unsigned.list_queues()
     assert error.value.response["Error"]["Code"] == "MissingAuthenticationToken"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import boto3
 import pytest
@@ -109,8 +110,11 @@ async def _leased(url: str, topic: str) -> Task:
 
 
 def test_consumers_of_sqs_see_it_as_attributes(brisk: Served) -> None:
-    sqs = boto3.client("sqs", **access(f"http://{brisk.host}:{brisk.port}"))
-    with connect(brisk.url) as client, client.subscribe("over_sqs = 1", name="over-sqs") as subscription:
+    with (
+        closing(boto3.client("sqs", **access(f"http://{brisk.host}:{brisk.port}"))) as sqs,
+        connect(brisk.url) as client,
+        client.subscribe("over_sqs = 1", name="over-sqs") as subscription,
+    ):
         client.publish(Publication(attributes={"over_sqs": 1}, trace=TraceContext(PARENT, "a=b")))
         url = sqs.get_queue_url(QueueName=subscription.queue)["QueueUrl"]
         [found] = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=20)["Messages"]

@@ -9,7 +9,7 @@ import socket
 import time
 
 import pytest
-from tests.integration.serving import WAIT_S_MAX, Served
+from tests.integration.serving import WAIT_S_MAX
 from tests.integration.talking_http import Talker, until
 from tests.integration.webhook_receiver import Receiver, Reply
 
@@ -118,13 +118,13 @@ def test_a_changed_filter_interrupts_no_request(talker: Talker) -> None:
         talker.ask("DELETE", "/subscriptions/hook-tuned")
 
 
-def test_a_subscription_that_is_removed_is_posted_to_no_more(talker: Talker, brisk: Served) -> None:
+def test_a_subscription_that_is_removed_is_posted_to_no_more(talker: Talker) -> None:
     with Receiver(lambda got, number: Reply(500)) as receiver:
         talker.subscribe("hook-removed", "kind = 'hook-removed'", webhook={"url": receiver.url, "attempts_max": 100})
         talker.publish({"kind": "hook-removed"})
         receiver.wait_for(2)
         assert talker.ask("DELETE", "/subscriptions/hook-removed").status == 204
-        before = brisk.metric('lavant_webhook_attempts_total{result="failure"}')
+        before = len(receiver.got)
         talker.publish({"kind": "hook-removed"})
         time.sleep(0.3)
-        assert brisk.metric('lavant_webhook_attempts_total{result="failure"}') <= before + 1
+        assert len(receiver.got) <= before + 1, "one may have been on its way"

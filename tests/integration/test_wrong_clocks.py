@@ -38,10 +38,8 @@ def fill(data: Path) -> None:
     """A message that is kept for an hour, and another that is leased for an hour."""
     with Served(data) as server:
         with connect(server.url) as client:
-            client.create_queue("kept", QueueConfig(retention_ms=HOUR_S * 1000)).send(b"one")
-            leased = client.create_queue(
-                "leased", QueueConfig(visibility_ms=HOUR_S * 1000, retention_ms=10 * DAY_S * 1000)
-            )
+            client.create_queue("kept", QueueConfig(retention_s=HOUR_S)).send(b"one")
+            leased = client.create_queue("leased", QueueConfig(visibility_s=HOUR_S, retention_s=10 * DAY_S))
             leased.send(b"two")
             assert len(leased.receive()) == 1
         assert server.stop() == 0
