@@ -152,9 +152,10 @@ def _summary(console: Console, publisher: LogPublisher, batches: list[NotifiedBa
         "p99, ms": float(p99),
     }
     table = Table(title="total", title_justify="left")
-    for column in figures:
+    for column in ("publications/s", "notifications/s", "per batch", "delay p50", "p95", "p99"):
         table.add_column(column, justify="right")
-    table.add_row(*(f"{figure:,.0f}" for figure in figures.values()))
+    *rates, p50, p95, p99 = (f"{figure:,.0f}" for figure in figures.values())
+    table.add_row(*rates, *(f"{delay} ms" for delay in (p50, p95, p99)))
     console.print()
     console.print(table)
     return figures

@@ -41,7 +41,8 @@ def run_service(console: Console, *, seconds: float, rate: float) -> list[dict[s
     _show_one_match(console)
     with console.status("starting a server"), served() as url:
         address = http_address(url)
-        console.print(f"a server listens at [bold]{url}[/bold] and {address}; in another terminal, try")
+        console.print(f"a server listens at [bold]{url}[/bold] and {address}")
+        console.print("in another terminal, try")
         console.print(f"  lavant sub 'volume > 1000000' --url {url}", highlight=False)
         console.print(f'  curl --json \'{{"symbol": "AAB"}}\' {address}/publish\n', highlight=False)
         with console.status("subscribing"):
@@ -65,16 +66,16 @@ def run_service(console: Console, *, seconds: float, rate: float) -> list[dict[s
 def _show_one_match(console: Console) -> None:
     filter = parse("class = 'STOCK' and symbol in ('YHOO', 'IBM') and volume > 300000")
     quote: dict[str, AttributeValue] = {"class": "STOCK", "symbol": "YHOO", "volume": 203_400}
-    console.print(f"  filter        {filter}", soft_wrap=True)
-    console.print("  publication   class='STOCK', symbol='YHOO', volume=203400")
+    console.print(f"  filter      {filter}", soft_wrap=True)
+    console.print("  publication class='STOCK', symbol='YHOO', volume=203400")
     for line in explain(filter, quote):
         console.print(f"    {'holds' if line.held else '[red]fails[/red]'}   {line.predicate}", highlight=False)
-    console.print("  The publication does not match, so it is not delivered. Now with many subscribers:\n")
+    console.print("  It does not match, so it is not delivered. Now with many subscribers:\n")
 
 
 def _follow(console: Console, publishers: list[DemoPublisher], subscribers: list[DemoSubscriber]) -> None:
     """Print a line per second until everything expected has been delivered."""
-    line = "{:>5} {:>10} {:>14} {:>12}   {}"
+    line = "{:>4} {:>9} {:>13} {:>8}  {}"
     console.print(line.format("time", "published", "notifications", "median", "latest"))
     began = time.monotonic()
     ended_s: float | None = None
@@ -124,7 +125,7 @@ def _summary(
 ) -> list[dict[str, Any]]:
     table = Table(title="deliveries", title_justify="left")
     table.add_column("subscriber")
-    for column in ("expected", "delivered", "missing", "duplicate", "delay p50", "p99"):
+    for column in ("expected", "delivered", "missing", "twice", "delay p50", "p99"):
         table.add_column(column, justify="right")
     failed = 0
     deliveries = []
