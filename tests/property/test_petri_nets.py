@@ -21,6 +21,7 @@ PLACES = ("A", "B", "P")
 STATES_MAX = 150
 
 Arcs = dict[str, list[str]]
+Drawn = tuple[Arcs, Arcs, Arcs, str]
 Marking = tuple[tuple[object, ...], ...]
 
 single = st.sampled_from(["x", "y", "0", "(x + 1) % 3", "2`x", "2`y"])
@@ -42,7 +43,10 @@ def arcs_of(one: st.SearchStrategy[str], two: st.SearchStrategy[str], least: int
     return given_places.filter(lambda found: len(found) >= least)
 
 
-transitions = st.tuples(arcs_of(single, pairs, 1), arcs_of(single_put, pair_put, 0), guards)
+transitions = st.tuples(
+    arcs_of(single, pairs, 0), arcs_of(single, pairs, 0), arcs_of(single_put, pair_put, 0), guards
+).filter(lambda found: bool(found[0] or found[1]))
+"""What each takes, reads and puts, and its guard."""
 nets = st.lists(transitions, min_size=1, max_size=3)
 markings = st.tuples(
     st.lists(st.sampled_from(DOMAIN), max_size=3),
@@ -51,7 +55,7 @@ markings = st.tuples(
 )
 
 
-def built(given_transitions: list[tuple[Arcs, Arcs, str]], marking: tuple[list[object], ...]) -> Net:
+def built(given_transitions: list[Drawn], marking: tuple[list[object], ...]) -> Net:
     net = Net("random")
     integer = net.colour(Int("D", (0, 2)))
     pair = net.colour(Product("DxD", (integer, integer)))
@@ -59,11 +63,14 @@ def built(given_transitions: list[tuple[Arcs, Arcs, str]], marking: tuple[list[o
     page = net.page("Top")
     for name, colour, tokens in zip(PLACES, (integer, integer, pair), marking, strict=True):
         page.place(name, colour, tokens)
-    for number, (takes, puts, guard) in enumerate(given_transitions):
-        taken = {place: " ++ ".join(terms) for place, terms in takes.items()}
-        put = {place: " ++ ".join(terms) for place, terms in puts.items()}
-        page.transition(f"T{number}", takes=taken, puts=put, guard=guard)
+    for number, (*arcs, guard) in enumerate(given_transitions):
+        takes, reads, puts = ({place: " ++ ".join(terms) for place, terms in each.items()} for each in arcs)
+        page.transition(f"T{number}", takes=takes, reads=reads, puts=puts, guard=guard)
     return net
+
+
+def flat(arcs: Arcs) -> list[tuple[str, str]]:
+    return [(place, term) for place, terms in arcs.items() for term in terms]
 
 
 def evaluated(term: str, x: int, y: int) -> Counter[object]:
@@ -76,32 +83,32 @@ def evaluated(term: str, x: int, y: int) -> Counter[object]:
     return Counter({eval(text, {"x": x, "y": y}): number}) if number else Counter()
 
 
-def successors(given_transitions: list[tuple[Arcs, Arcs, str]], marking: Marking) -> set[Marking]:
+def successors(given_transitions: list[Drawn], marking: Marking) -> set[Marking]:
     """By the definition: every assignment of values to variables (and wildcards), one after the other."""
     found = set()
     held = [Counter(tokens) for tokens in marking]
-    for takes, puts, guard in given_transitions:
-        wild = sum(term.count("_") for terms in takes.values() for term in terms)
+    for takes, reads, puts, guard in given_transitions:
+        wanted = [(*each, False) for each in flat(takes)] + [(*each, True) for each in flat(reads)]
+        wild = sum(term.count("_") for _, term, _ in wanted)
         for x, y, *others in itertools.product(DOMAIN, repeat=2 + wild):
             if guard and not eval(guard, {"x": x, "y": y}):
                 continue
             values = iter(others)
-            after = [Counter(each) for each in held]
-            for place, terms in takes.items():
-                for term in terms:
-                    after[PLACES.index(place)].subtract(
-                        evaluated(term.replace("_", str(next(values, ""))) if "_" in term else term, x, y)
-                    )
-            if any(count < 0 for each in after for count in each.values()):
+            after, left = [Counter(each) for each in held], [Counter(each) for each in held]
+            for place, term, is_read in wanted:
+                tokens = evaluated(term.replace("_", str(next(values, ""))) if "_" in term else term, x, y)
+                left[PLACES.index(place)].subtract(tokens)
+                if not is_read:
+                    after[PLACES.index(place)].subtract(tokens)
+            if any(count < 0 for each in left for count in each.values()):
                 continue
-            for place, terms in puts.items():
-                for term in terms:
-                    after[PLACES.index(place)].update(evaluated(term, x, y))
+            for place, term in flat(puts):
+                after[PLACES.index(place)].update(evaluated(term, x, y))
             found.add(tuple(tuple(sorted(each.elements())) for each in after))  # type: ignore[type-var]
     return found
 
 
-def reachable(given_transitions: list[tuple[Arcs, Arcs, str]], first: Marking) -> dict[Marking, set[Marking]] | None:
+def reachable(given_transitions: list[Drawn], first: Marking) -> dict[Marking, set[Marking]] | None:
     graph: dict[Marking, set[Marking]] = {}
     waiting = [first]
     while waiting:
@@ -121,7 +128,7 @@ def initial(marking: tuple[list[object], ...]) -> Marking:
 @settings(max_examples=40)
 @given(nets, markings)
 def test_a_state_space_holds_exactly_the_markings_of_the_definition(
-    given_transitions: list[tuple[Arcs, Arcs, str]], marking: tuple[list[object], ...]
+    given_transitions: list[Drawn], marking: tuple[list[object], ...]
 ) -> None:
     graph = reachable(given_transitions, initial(marking))
     space = explore(built(given_transitions, marking).flatten(), states_max=STATES_MAX)
@@ -142,11 +149,11 @@ def test_a_state_space_holds_exactly_the_markings_of_the_definition(
 @settings(max_examples=60)
 @given(nets, markings, st.integers(0, 5))
 def test_a_simulation_stops_only_where_nothing_can_occur_and_makes_only_possible_steps(
-    given_transitions: list[tuple[Arcs, Arcs, str]], marking: tuple[list[object], ...], seed: int
+    given_transitions: list[Drawn], marking: tuple[list[object], ...], seed: int
 ) -> None:
     run = Simulation(built(given_transitions, marking).flatten(), np.random.default_rng(seed))
     now = initial(marking)
-    taken_from = {place for takes, _, _ in given_transitions for place in takes}
+    taken_from = {place for takes, reads, _, _ in given_transitions for place in (*takes, *reads)}
     for _ in range(25):
         possible = successors(given_transitions, now)
         if run.run(steps=1) == 0:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -276,9 +278,7 @@ def _load(name: str, settings: list[str] | None, *, is_small: bool = False) -> _
         return _built_in(name, given, is_small)
     if not name.endswith(".py"):
         raise InvalidValue(f"no net {name!r}; there are {', '.join(NETS)}, or give a Python file")
-    if given:
-        raise InvalidValue(f"--set is for nets with parameters, and {name} has none; set them in the file")
-    return _from_file(Path(name))
+    return _from_file(Path(name), given)
 
 
 def _built_in(name: str, given: dict[str, str], is_small: bool) -> _Loaded:
@@ -308,7 +308,7 @@ def _built_in(name: str, given: dict[str, str], is_small: bool) -> _Loaded:
     )
 
 
-def _from_file(path: Path) -> _Loaded:
+def _from_file(path: Path, given: dict[str, str]) -> _Loaded:
     from lavant.models.petri.monitors import check_monitors  # noqa: PLC0415
     from lavant.models.petri.net import Net  # noqa: PLC0415
 
@@ -316,9 +316,10 @@ def _from_file(path: Path) -> _Loaded:
         raise InvalidValue(f"no file {path}")
     try:
         names = runpy.run_path(str(path))
-        net = names["net"]() if callable(names.get("net")) else None
-        parts = ("monitors", "invariants", "histories")
-        more = [tuple(names[each]()) if callable(names.get(each)) else () for each in parts]
+        function = names.get("net")
+        parameters = _parameters(function, given) if callable(function) else {}
+        net = function(**parameters) if callable(function) else None
+        more = [_part(names.get(each), parameters) for each in ("monitors", "invariants", "histories")]
         if isinstance(net, Net):
             check_monitors(more[0], net.flatten())  # finds mistakes between pages, too
     except LavantError as error:
@@ -327,7 +328,38 @@ def _from_file(path: Path) -> _Loaded:
         raise InvalidValue(f"{path} cannot be loaded: {type(error).__name__}: {error}") from None
     if not isinstance(net, Net):
         raise InvalidValue(f"{path} has no function `net` that returns a Net")
-    return _Loaded(net, {}, *more)
+    return _Loaded(net, parameters, *more)
+
+
+def _parameters(function: Callable[..., Any], given: dict[str, str]) -> dict[str, Any]:
+    """The parameters of a file's function `net`, each of the type of its default."""
+    known = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    for name, default in known.items():
+        if not isinstance(default, int | float | str):
+            raise InvalidValue(f"function `net`: parameter {name} needs a number, a truth value or a text as default")
+    for name in given:
+        if name not in known:
+            has = ", ".join(known) or "none"
+            raise InvalidValue(f"--set {name}: function `net` has no such parameter; it has {has}")
+    return {**known, **{name: _converted(name, text, type(known[name])) for name, text in given.items()}}
+
+
+def _converted(name: str, text: str, kind: type[Any]) -> Any:
+    import msgspec  # noqa: PLC0415
+
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError:
+        wanted = {bool: "true or false", int: "a whole number"}.get(kind, "a number")
+        raise InvalidValue(f"--set {name}={text}: give {wanted}") from None
+
+
+def _part(function: Any, parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """What another function of the file returns; it may have parameters of `net`."""
+    if not callable(function):
+        return ()
+    wanted = inspect.signature(function).parameters
+    return tuple(function(**{name: value for name, value in parameters.items() if name in wanted}))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -47,6 +47,9 @@ Monitor = DataCollection | Occurrences | Size | Breakpoint
 
 def check_monitors(monitors: tuple[Monitor, ...], flat: FlatNet) -> None:
     """Refuse monitors of places, transitions or variables that do not exist."""
+    for monitor in monitors:
+        if not isinstance(monitor, Monitor) or not isinstance(monitor.name, str):
+            raise InvalidValue(f"{monitor!r} is no monitor with a name; give one such as Size('waiting', 'Queue')")
     names = [monitor.name for monitor in monitors]
     for monitor in monitors:
         try:

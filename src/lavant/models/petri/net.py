@@ -24,7 +24,6 @@ from lavant.models.petri.language.colours import ColourSet, Enumeration, Token, 
 from lavant.models.petri.language.expressions import (
     BOOL,
     BUILT_IN,
-    REAL,
     Expression,
     Function,
     Scope,
@@ -40,6 +39,7 @@ from lavant.models.petri.language.inscriptions import (
     expressions_in,
     parse_putting,
     parse_taking,
+    typed_delay,
 )
 
 if TYPE_CHECKING:
@@ -125,20 +125,19 @@ class Page:
         """Add a place with its colour set and its initial tokens: values, or a `Token` that can be taken later."""
         with self._blame(f"place {name!r}"):
             self._check_new(name, self.places)
-            if not isinstance(colour, ColourSet):
-                raise InvalidValue(f"{colour!r} is no colour set; give one that Net.colour returned")
-            if self.net.scope.colours.get(colour.name) is not colour:
-                raise InvalidValue(f"colour set {colour.name} is not declared in this net; declare it with Net.colour")
+            self.net._check_declared(colour)
             if port not in (None, IN, OUT, IN_OUT):
                 raise InvalidValue(f"port {port!r} is none of {IN!r}, {OUT!r}, {IN_OUT!r}")
+            if fusion is not None and not is_name(fusion):
+                raise InvalidValue(f"fusion set {fusion!r} is no name")
             if port is not None and fusion is not None:
                 raise InvalidValue("a port cannot be a member of a fusion set, too")
-            if isinstance(initial, str) or not isinstance(initial, Iterable):
+            if isinstance(initial, str | Mapping) or not isinstance(initial, Iterable):
                 raise InvalidValue(f"the initial marking {initial!r} is no list of tokens")
             tokens = tuple(_initial(colour, each) for each in initial)
             if port is not None and tokens:
                 raise InvalidValue("a port takes its tokens from its socket; put the initial marking there")
-            self.places[name] = Place(name, colour, tokens, port, fusion, at)
+            self.places[name] = Place(name, colour, tokens, port, fusion, _position(at))
         return self.places[name]
 
     def transition(
@@ -167,7 +166,7 @@ class Page:
             arcs = tuple(self._arcs(takes or {}, reads or {}, puts or {}))
             if not arcs:
                 raise InvalidValue("it has no arc, so it could occur for ever; give it a place to take from")
-            if not isinstance(priority, int):
+            if not isinstance(priority, int) or isinstance(priority, bool):
                 raise InvalidValue(f"priority {priority!r} is no whole number; take P_HIGH, P_NORMAL, P_LOW or another")
             scope = self.net.scope
             with self._blame("guard"):
@@ -177,7 +176,7 @@ class Page:
             with self._blame("action"):
                 action_ = tuple(self._action(action))
             with self._blame("delay"):
-                delay_ = typed(parse(delay), scope, REAL) if delay else None
+                delay_ = typed_delay(parse(delay), scope) if delay else None
                 if delay_ is not None and not any(arc.puts and self.places[arc.place].colour.timed for arc in arcs):
                     raise InvalidValue(f"`{delay}` delays nothing, since no arc puts tokens of a timed colour set")
             found = Transition(
@@ -191,7 +190,7 @@ class Page:
                 delay,
                 priority,
                 self._free(arcs, guard_, action_, delay_),
-                at,
+                _position(at),
             )
             self.transitions[name] = found
         return found
@@ -202,9 +201,11 @@ class Page:
         """Add a transition that stands for the page of that name; `sockets` maps its ports to places of this page."""
         with self._blame(f"substitution transition {name!r}"):
             self._check_new(name, self.transitions, self.substitutions)
+            if not isinstance(sockets, Mapping):
+                raise InvalidValue(f"{sockets!r} does not map ports to places")
             for place in sockets.values():
                 self._find(place)
-            self.substitutions[name] = Substitution(name, page, dict(sockets), at)
+            self.substitutions[name] = Substitution(name, page, dict(sockets), _position(at))
         return self.substitutions[name]
 
     def _arcs(self, takes: Mapping[str, str], reads: Mapping[str, str], puts: Mapping[str, str]) -> Iterator[Arc]:
@@ -271,10 +272,7 @@ class Page:
         return self.places[place]
 
     def _check_new(self, name: str, *taken: Mapping[str, Any]) -> None:
-        if not name.isidentifier():
-            raise InvalidValue(
-                f"name {name!r} must consist of letters, digits and underscores, and begin with a letter"
-            )
+        _check_label(name)
         if any(name in each for each in taken):
             raise InvalidValue(f"the name is taken on page {self.name!r}")
 
@@ -296,15 +294,19 @@ class Net:
 
     def colour(self, colour: C) -> C:
         """Declare a colour set; those of which it consists are declared before."""
+        if not isinstance(colour, ColourSet):
+            raise InvalidValue(f"{colour!r} is no colour set; give one such as Int('INT')")
         with _blame(f"colour set {colour.name!r}"):
             self._check_new(colour.name)
+            if not isinstance(colour.timed, bool):
+                raise InvalidValue(f"timed is True or False, not {colour.timed!r}")
+            if (mistake := colour.mistake()) is not None:
+                raise InvalidValue(mistake)
             for part in colour.parts():
                 if not isinstance(part, ColourSet):
                     raise InvalidValue(f"{part!r} is no colour set")
                 if self.scope.colours.get(part.name) is not part:
                     raise InvalidValue(f"{part.name} is not declared; declare it first")
-            if (mistake := colour.mistake()) is not None:
-                raise InvalidValue(mistake)
             if isinstance(colour, Enumeration):
                 for value in colour.names:
                     self._check_new(value)
@@ -318,8 +320,7 @@ class Net:
         for name, colour in colours.items():
             with _blame(f"variable {name!r}"):
                 self._check_new(name)
-                if self.scope.colours.get(colour.name) is not colour:
-                    raise InvalidValue(f"colour set {colour.name} is not declared")
+                self._check_declared(colour)
                 self.scope.variables[name] = colour
 
     def values(self, **values: int | float | bool | str) -> None:
@@ -335,6 +336,11 @@ class Net:
         """Declare a function of the parameters, which may shadow variables."""
         with _blame(f"function {name!r}"):
             self._check_new(name)
+            for parameter, colour in parameters.items():
+                with _blame(f"parameter {parameter!r}"):
+                    if parameter in _RESERVED or self.scope.enumerated(parameter) is not None:
+                        raise InvalidValue("the name has a meaning already; choose another one")
+                    self._check_declared(colour)
             inner = Scope(self.scope.colours, parameters, self.scope.values, self.scope.functions)
             body = typed(parse(text), inner)
             if body.is_random or "time" in body.calls:
@@ -345,8 +351,9 @@ class Net:
 
     def page(self, name: str) -> Page:
         with _blame(f"page {name!r}"):
-            if not name.isidentifier() or name in self.pages:
-                raise InvalidValue("the name is taken, or no identifier")
+            _check_label(name)
+            if name in self.pages:
+                raise InvalidValue("the name is taken")
             self.pages[name] = Page(self, name)
         return self.pages[name]
 
@@ -355,6 +362,12 @@ class Net:
         from lavant.models.petri.hierarchy import flatten  # noqa: PLC0415
 
         return flatten(self)
+
+    def _check_declared(self, colour: ColourSet) -> None:
+        if not isinstance(colour, ColourSet):
+            raise InvalidValue(f"{colour!r} is no colour set; give one that Net.colour returned")
+        if self.scope.colours.get(colour.name) is not colour:
+            raise InvalidValue(f"colour set {colour.name} is not declared in this net; declare it with Net.colour")
 
     def _check_new(self, name: str) -> None:
         scope = self.scope
@@ -367,12 +380,27 @@ class Net:
             raise InvalidValue(f"{name!r} is a value of an enumeration already")
 
 
+def _check_label(name: str) -> None:
+    """Refuse a name for a page, a place or a transition."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidValue(f"name {name!r} must consist of letters, digits and underscores, and begin with a letter")
+
+
+def _position(at: tuple[float, float] | None) -> tuple[float, float] | None:
+    if at is None:
+        return None
+    numbers = [each for each in at if isinstance(each, int | float)] if isinstance(at, tuple | list) else []
+    if len(numbers) != 2 or not all(map(math.isfinite, numbers)):
+        raise InvalidValue(f"{at!r} is no position; give two numbers, x and y")
+    return float(numbers[0]), float(numbers[1])
+
+
 def _initial(colour: ColourSet, given: Any) -> Token:
     token = given if isinstance(given, Token) else Token(given)
     if token.time is not None:
         if not colour.timed:
             raise InvalidValue(f"{given!r} has a time stamp, and colour set {colour.name} is not timed")
-        if not 0 <= token.time < math.inf:
+        if not isinstance(token.time, int | float) or not 0 <= token.time < math.inf:
             raise InvalidValue(f"{given!r} has a time stamp that is no time from 0 on")
     return Token(colour.token(token.value), token.time or None)
 

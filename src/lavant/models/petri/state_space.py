@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -114,9 +115,24 @@ def explore(
     """Search breadth first, up to `states_max` states."""
     if states_max < 1:
         raise InvalidValue(f"states_max must be positive, got {states_max}")
+    _check_properties(flat, invariants, histories)
     search = _Search(flat, invariants, histories)
     search.run(states_max, stop_at_violation)
     return search.result()
+
+
+def _check_properties(flat: FlatNet, invariants: Sequence[Invariant], histories: Sequence[PathProperty]) -> None:
+    for each in invariants:
+        if not isinstance(each, Invariant) or not isinstance(each.places, tuple | list) or not callable(each.holds):
+            raise InvalidValue(f"{each!r} is no invariant; give Invariant(name, (place, …), function)")
+    for history in histories:
+        if not isinstance(history, PathProperty) or not isinstance(history.steps, Mapping):
+            raise InvalidValue(f"{history!r} is no path property; give PathProperty(name, initial, steps, function)")
+        try:
+            for name in history.steps:
+                flat.transition(name)
+        except InvalidValue as error:
+            raise InvalidValue(f"path property {history.name!r}: {error}") from None
 
 
 class _Column:
@@ -175,17 +191,29 @@ class _Search:
     def _rule(self, bit: int, successors: Callable[..., Any]) -> _Rule:
         flat = self.flat.transitions[bit]
         watching = [
-            (len(self.flat.places) + at, each.steps[name])
+            (len(self.flat.places) + at, partial(self._step, each, each.steps[name]))
             for at, each in enumerate(self.histories)
             for name in each.steps
             if self.flat.transition(name) == bit
         ]
         return _Rule(bit, places_of(flat), watching, successors, self.names[bit])
 
+    def _step(self, history: PathProperty, step: Callable[..., Any], old: Any, binding: dict[str, Any]) -> Any:
+        try:
+            new = step(old, binding)
+            hash(new)
+        except Exception as error:  # somebody else's function
+            raise InvalidValue(f"{history.name!r} cannot be followed: {type(error).__name__}: {error}") from None
+        return new
+
     def _invariant(self, invariant: Invariant) -> _Check:
         if not invariant.places:
             raise InvalidValue(f"invariant {invariant.name!r} is about no place; name those whose tokens it depends on")
-        return _Check(invariant.name, [self.flat.place(name) for name in invariant.places], invariant.holds)
+        try:
+            places = [self.flat.place(name) for name in invariant.places]
+        except InvalidValue as error:
+            raise InvalidValue(f"invariant {invariant.name!r}: {error}") from None
+        return _Check(invariant.name, places, invariant.holds)
 
     def _of_history(self, at: int, history: PathProperty) -> _Check:
         return _Check(history.name, [len(self.flat.places) + at], history.holds)
@@ -234,7 +262,7 @@ class _Search:
             raise InvalidValue(f"transition {name}, {self._after(at)}: {str(error) or 'a list is empty'}") from None
         effects = []
         for binding, after in found:
-            values = list(after)
+            values: list[Any] = list(after)
             named = dict(zip(rule.names, binding, strict=True))
             values += [
                 step(old, named) for (_, step), old in zip(rule.watching, before[len(rule.places) :], strict=True)
@@ -356,7 +384,7 @@ class _Rule:
         self,
         bit: int,
         places: list[int],
-        watching: list[tuple[int, Callable[[Any, dict[str, Any]], Any]]],
+        watching: Sequence[tuple[int, Callable[[Any, dict[str, Any]], Any]]],
         successors: Callable[..., Any],
         names: list[str],
     ) -> None:

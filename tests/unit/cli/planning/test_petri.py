@@ -136,15 +136,59 @@ def test_a_mistake_in_a_file_names_file_page_and_arc(tmp_path: Path) -> None:
     [
         ("1 / 0", "wrong.py cannot be loaded: ZeroDivisionError: division by zero"),
         ("[Size('s', 'Nowhere')]", "wrong.py: monitor 's': place 'Nowhere' does not exist; there are Top'A"),
+        ("[Size(5, 'A')]", "wrong.py: Size(name=5, place='A', of=None) is no monitor with a name"),
+        ("[5]", "wrong.py: 5 is no monitor with a name; give one such as Size("),
+        ("[DataCollection('d', 'Grow', 5)]", "wrong.py: monitor 'd': 5 is no inscription"),
     ],
 )
 def test_a_mistake_in_the_monitors_of_a_file_is_one_line(monitors: str, message: str, tmp_path: Path) -> None:
-    own = OWN + "\n\nfrom lavant.models.petri.monitors import Size\n"
+    own = OWN + "\n\nfrom lavant.models.petri.monitors import DataCollection, Size\n"
     (tmp_path / "wrong.py").write_text(f"{own}\n\ndef monitors():\n    return {monitors}\n")
     code, text = lavant("check", tmp_path / "wrong.py")
     assert code != 0
     assert message in text
     assert "\n" not in text.strip()
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ("def invariants():\n    return [5]", "5 is no invariant; give Invariant("),
+        ("def invariants():\n    return [Invariant('i', 'A', bool)]", "is no invariant; give Invariant("),
+        ("def invariants():\n    return [Invariant('i', ('Z',), bool)]", "invariant 'i': place 'Z' does not exist"),
+        ("def histories():\n    return [5]", "5 is no path property; give PathProperty("),
+        ("def histories():\n    return [PathProperty('p', 0, {'Z': max}, bool)]", "path property 'p': transition 'Z'"),
+        (
+            "def histories():\n    return [PathProperty('p', 0, {'Grow': max}, bool)]",
+            "'p' cannot be followed: TypeError",
+        ),
+    ],
+)
+def test_a_mistake_in_the_properties_of_a_file_is_one_line(properties: str, message: str, tmp_path: Path) -> None:
+    own = f"{OWN}\n\nfrom lavant.models.petri.state_space import Invariant, PathProperty\n"
+    (tmp_path / "wrong.py").write_text(f"{own}\n\n{properties}\n")
+    code, text = lavant("check", tmp_path / "wrong.py")
+    assert code != 0
+    assert message in text
+    assert "\n" not in text.strip()
+
+
+def test_a_file_has_the_parameters_of_its_function(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        OWN.replace("def net():", "def net(first: int = 0, bound: float = 2.5):").replace("[1]", "[first]")
+        + "\n\nfrom lavant.models.petri.state_space import Invariant\n\n\n"
+        + "def invariants(first):\n    return [Invariant('not less', ('C',), lambda held: held[0] >= first)]\n"
+    )
+    code, text = lavant("show", path, "--set", "first=3")
+    assert code == 0
+    assert "  first = 3\n  bound = 2.5\n" in text
+    assert "Top'C: 1`3" in text
+    assert "holds within 5 states: not less" in lavant("check", path, "--set", "first=3", "--states", "5")[1]
+    for setting, message in (("first=x", "--set first=x: give a whole number"), ("z=1", "it has first, bound")):
+        code, text = lavant("show", path, "--set", setting)
+        assert code != 0
+        assert message in text
 
 
 def test_help_does_not_load_numpy() -> None:

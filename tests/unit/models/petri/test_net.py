@@ -20,6 +20,7 @@ from lavant.models.petri.language.colours import (
     Token,
 )
 from lavant.models.petri.net import IN, OUT, Net, Page
+from lavant.models.petri.state_space import explore
 
 
 def a_net() -> tuple[Net, Page]:
@@ -96,6 +97,20 @@ TRANSITIONS: list[tuple[dict[str, object], str]] = [
     ({"takes": {"A": "n"}, "puts": {"H": "4"}}, "arc to 'H': 4 is no value of colour set Few = int with 1..3"),
     ({"takes": {"D": "Point(x=n, x=m)"}}, "arc from 'D': `Point(x=n, x=m)`: field `x` is given twice"),
     ({"takes": {"D": "point"}, "puts": {"D": "replace(point, x=1, x=2)"}}, "field `x` is given twice"),
+    ({"takes": {"D": "Point(n, m)"}}, "arc from 'D': `Point(n, m)`: the fields of Point are x, y"),
+    ({"takes": {"A": "-1`n"}}, "arc from 'A': `-1`n`: a number of tokens is 0 or more"),
+    ({"takes": {"A": "n"}, "puts": {"A": "-1`n"}}, "arc to 'A': `-1`n`: a number of tokens is 0 or more"),
+    ({"takes": {"A": "n"}, "puts": {"A": "n - 1`n"}}, "put a computed number in parentheses: (n - 1)`x"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n @+ -1"}}, "arc to 'E': the delay `-1` is below 0"),
+    ({"takes": {"A": "n"}, "puts": {"E": "n"}, "delay": "-0.5"}, "delay: the delay `-0.5` is below 0"),
+    ({"takes": {"A": "n"}, "puts": {"F": "n / zero"}}, "arc to 'F': `n / zero` divides by zero"),
+    ({"takes": {"A": "n"}, "guard": "n % 0 == 1"}, "guard: `n % 0` divides by zero"),
+    ({"takes": {"A": "n"}, "puts": {"F": "1e999"}}, "arc to 'F': `1e309` is no value of any colour set"),
+    ({"takes": {"C": "ints"}, "puts": {"C": "[red for red in ints]"}}, "red is a value of an enumeration"),
+    ({"takes": {"A": "n"}, "guard": "not " * 2_000 + "ok"}, "guard: `…` cannot be read: it is nested too deeply"),
+    ({"takes": {"A": "n"}, "guard": "n <\n * 2"}, "guard: `n <  * 2` cannot be read"),
+    ({"takes": {"A": "n"}, "priority": True}, "priority True is no whole number"),
+    ({"takes": {"A": "n"}, "at": "here"}, "'here' is no position; give two numbers"),
 ]
 
 
@@ -138,6 +153,29 @@ DECLARATIONS: list[tuple[Callable[[Net, Page], object], str]] = [
     (lambda net, page: net.variables(**{"if": net.scope.colours["INT"]}), "'if' is reserved, or no identifier"),
     (lambda net, page: net.values(x=math.inf), "value 'x': inf is no finite number"),
     (lambda net, page: net.values(x=[1]), "value 'x': [1] is no finite number"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(Int), "is no colour set; give one such as Int('INT')"),  # type: ignore[type-var]
+    (lambda net, page: net.colour(Int("X", 5)), "colour set 'X': 5 are no bounds"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(Int("X", (1, 2, 3))), "(1, 2, 3) are no bounds"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(Int("X", timed="yes")), "timed is True or False, not 'yes'"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(Enumeration("X", "abc")), "'abc' are no values"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(Product("X", net.scope.colours["INT"])), "are no parts"),  # type: ignore[arg-type]
+    (lambda net, page: net.colour(RecordOf("X", {"id": net.scope.colours["INT"]})), "are no fields"),  # type: ignore[arg-type]
+    (lambda net, page: net.variables(x="INT"), "variable 'x': 'INT' is no colour set"),  # type: ignore[arg-type]
+    (lambda net, page: net.function("f", "k", k=Int("K")), "parameter 'k': colour set K is not declared"),
+    (lambda net, page: net.function("f", "k", k="INT"), "parameter 'k': 'INT' is no colour set"),  # type: ignore[arg-type]
+    (
+        lambda net, page: net.function("f", "red", red=net.scope.colours["INT"]),
+        "parameter 'red': the name has",
+    ),
+    (lambda net, page: net.page(5), "page 5: name 5 must consist of letters"),  # type: ignore[arg-type]
+    (lambda net, page: net.page("Top"), "page 'Top': the name is taken"),
+    (lambda net, page: page.place(None, net.scope.colours["INT"]), "name None must consist"),  # type: ignore[arg-type]
+    (lambda net, page: page.place("P", net.scope.colours["INT"], {1: 2}), "{1: 2} is no list of tokens"),
+    (lambda net, page: page.place("P", net.scope.colours["INT"], fusion=""), "fusion set '' is no name"),
+    (lambda net, page: page.place("P", net.scope.colours["INT"], at=(1.0, math.nan)), "is no position"),
+    (lambda net, page: page.place("P", net.scope.colours["Later"], [Token(1, "x")]), "no time from 0 on"),  # type: ignore[arg-type]
+    (lambda net, page: page.substitute("S", "Top", ["A"]), "['A'] does not map ports to places"),  # type: ignore[arg-type]
+    (lambda net, page: page.transition(7, takes={"A": "n"}), "name 7 must consist of letters"),  # type: ignore[arg-type]
 ]
 
 
@@ -236,3 +274,21 @@ def test_members_of_a_fusion_set_have_one_colour_set() -> None:
     page.place("Q", net.scope.colours["Pair"], fusion="both")
     with pytest.raises(InvalidValue, match="place 'Q': fusion set 'both' has colour set INT, not Pair"):
         net.flatten()
+
+
+def test_an_inscription_may_have_several_lines_and_comments() -> None:
+    net, page = a_net()
+    page.place("I", net.colour(String("S")))
+    page.transition(
+        "T",
+        takes={"A": "n  # the number"},
+        puts={"A": "n\n    + 1", "I": "'# no ++ comment'"},
+        guard="n > 0 and  # positive\n n < 2",
+        action="""
+            m = n + 1  # first
+            ok = m > 1
+        """,
+    )
+    space = explore(net.flatten())
+    assert [space.marking(state)["Top'A"] for state in range(space.states)] == ["1`1++1`2", "2`2"]
+    assert space.marking(1)["Top'I"] == '1`"# no ++ comment"'

@@ -172,10 +172,20 @@ def test_an_empty_list_without_a_head_names_the_transition() -> None:
         simulated(net).run()
 
 
+@pytest.mark.parametrize(
+    "arcs", [{"reads": {"A": "n ++ m"}}, {"reads": {"A": "2`n"}}, {"takes": {"A": "n"}, "reads": {"A": "m"}}]
+)
+def test_one_token_cannot_be_two(arcs: dict[str, dict[str, str]]) -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["INT"], [1])
+    page.transition("Both", **arcs, puts={"A": "n"} if "takes" in arcs else {})  # type: ignore[arg-type]
+    assert simulated(net).run(steps=3) == 0
+
+
 def test_a_negative_delay_names_the_transition() -> None:
     net, page = a_page()
     page.place("A", net.scope.colours["Later"], [1])
-    page.transition("Back", takes={"A": "n"}, puts={"A": "n @+ -1.0"})
+    page.transition("Back", takes={"A": "n"}, puts={"A": "n @+ (n - 2.0)"})
     with pytest.raises(InvalidValue, match=r"transition Top'Back, .*: the delay is -1.0"):
         simulated(net).run(until=1.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from lavant.core.errors import InvalidValue
 from lavant.models.petri import state_space
-from lavant.models.petri.language.colours import Bool, Int, Real, Unit
+from lavant.models.petri.language.colours import Bool, Int, Product, Real, String, Unit
 from lavant.models.petri.net import P_HIGH, P_LOW, Net, Page
 from lavant.models.petri.state_space import Invariant, explore
 
@@ -122,3 +122,68 @@ def test_a_transition_of_low_priority_waits_in_the_state_space_too() -> None:
     page.transition("Up", takes={"A": "n"}, puts={"A": "n + 1"}, guard="n < 3", priority=P_HIGH)
     page.transition("Jump", takes={"A": "n"}, puts={"A": "n + 100"}, guard="n < 100", priority=P_LOW)
     assert explore(net.flatten()).states == 5
+
+
+def simple_protocol(packets_max: int) -> Net:
+    """K. Jensen, L. M. Kristensen, *Coloured Petri Nets*, 2009: a lossy network for so many packets.
+
+    The sender ignores acknowledgements that are older than another one.
+    """
+    net = Net("simple protocol")
+    number, data = net.colour(Int("NO")), net.colour(String("DATA"))
+    packet, limit = net.colour(Product("NOxDATA", (number, data))), net.colour(Unit("UNIT"))
+    net.variables(n=number, k=number, d=data, received=data, success=net.colour(Bool("BOOL")))
+    page = net.page("Protocol")
+    page.place("Packets_To_Send", packet, enumerate(("COL", "OUR", "ED ", "PET"), start=1))
+    for name, colour, tokens in (
+        ("NextSend", number, [1]),
+        ("A", packet, []),
+        ("B", packet, []),
+        ("C", number, []),
+        ("D", number, []),
+        ("NextRec", number, [1]),
+        ("Data_Received", data, [""]),
+        ("Limit", limit, packets_max * [()]),
+    ):
+        page.place(name, colour, tokens)
+    lost = "empty if success else ()"
+    page.transition(
+        "Send_Packet",
+        reads={"Packets_To_Send": "(n, d)", "NextSend": "n"},
+        takes={"Limit": "()"},
+        puts={"A": "(n, d)"},
+    )
+    page.transition(
+        "Transmit_Packet",
+        takes={"A": "(n, d)"},
+        action="success = bernoulli(0.9)",
+        puts={"B": "(n, d) if success else empty", "Limit": lost},
+    )
+    page.transition(
+        "Receive_Packet",
+        takes={"B": "(n, d)", "NextRec": "k", "Data_Received": "received"},
+        puts={
+            "Data_Received": "received + d if n == k else received",
+            "NextRec": "k + 1 if n == k else k",
+            "C": "k + 1 if n == k else k",
+        },
+    )
+    page.transition(
+        "Transmit_Ack",
+        takes={"C": "n"},
+        action="success = bernoulli(0.9)",
+        puts={"D": "n if success else empty", "Limit": lost},
+    )
+    page.transition(
+        "Receive_Ack", takes={"D": "n", "NextSend": "k"}, puts={"NextSend": "n if n > k else k", "Limit": "()"}
+    )
+    return net
+
+
+@pytest.mark.parametrize(("packets_max", "states", "arcs"), [(1, 33, 44), (2, 293, 764), (3, 1_829, 6_860)])
+def test_the_protocol_of_the_textbook_has_as_many_states_as_there(packets_max: int, states: int, arcs: int) -> None:
+    space = explore(simple_protocol(packets_max).flatten())
+    assert (space.states, space.arcs) == (states, arcs)
+    (end,) = space.dead_markings
+    assert space.marking(end)["Protocol'Data_Received"] == '1`"COLOURED PET"'
+    assert space.home_markings == 1

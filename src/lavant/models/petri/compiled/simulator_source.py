@@ -40,12 +40,13 @@ def storage_of(flat: FlatNet) -> list[str]:
 
 
 def _keeps_one(transition: FlatTransition, at: int) -> bool:
+    """Whether the transition, if the place has one token, looks at that one and leaves one."""
     taken = [pattern for place, pattern in transition.takes if place == at]
+    read = [pattern for place, pattern in transition.reads if place == at]
     put = [term for place, multiset in transition.puts if place == at for term in multiset]
-    if not taken and not put:
-        return True
+    wanted = sum(pattern.count for pattern in (*taken, *read))
     plain = all(isinstance(term, Term) and term.count is None and not term.is_each for term in put)
-    return len(taken) == len(put) == 1 and taken[0].count == 1 and plain
+    return wanted <= 1 and len(taken) == len(put) and plain
 
 
 def simulator_source(flat: FlatNet, monitors: tuple[Monitor, ...]) -> str:

@@ -50,7 +50,7 @@ class ColourSet(_Timing, frozen=True):
         return ()
 
     def mistake(self) -> str | None:
-        """What is wrong with the declaration itself."""
+        """What is wrong with the declaration itself; asked before anything else of a colour set."""
         return None
 
     def _refuse(self, value: Any) -> InvalidValue:
@@ -119,7 +119,9 @@ class Int(ColourSet, frozen=True):
         return list(range(self.between[0], self.between[1] + 1))
 
     def mistake(self) -> str | None:
-        if self.between is None or (all(type(each) is int for each in self.between) and self.values() != []):
+        if self.between is None:
+            return None
+        if _is_sequence(self.between) and [type(each) for each in self.between] == [int, int] and self.values() != []:
             return None
         return f"{self.between!r} are no bounds; give two whole numbers, the lower one first"
 
@@ -174,6 +176,8 @@ class Enumeration(ColourSet, frozen=True):
         return list(self.names)
 
     def mistake(self) -> str | None:
+        if not _is_sequence(self.names):
+            return f"{self.names!r} are no values; give a tuple of names, as in ('red', 'green')"
         return None if self.names else "an enumeration has one value or more"
 
     def declaration(self) -> str:
@@ -197,6 +201,8 @@ class Product(ColourSet, frozen=True):
         return _combinations(self.of)
 
     def mistake(self) -> str | None:
+        if not _is_sequence(self.of):
+            return f"{self.of!r} are no parts; give a tuple of colour sets"
         return None if len(self.of) > 1 else "a product has two parts or more"
 
     def declaration(self) -> str:
@@ -226,6 +232,8 @@ class RecordOf(ColourSet, frozen=True):
         return _combinations(self.parts())
 
     def mistake(self) -> str | None:
+        if not _is_sequence(self.fields) or not all(_is_sequence(each) and len(each) == 2 for each in self.fields):
+            return f"{self.fields!r} are no fields; give a tuple of pairs of a name and a colour set"
         names = [name for name, _ in self.fields]
         for name in names:
             if not is_name(name):
@@ -326,6 +334,10 @@ def show_marking(colour: ColourSet, tokens: list[Any]) -> str:
         for (time, value), count in sorted(counts.items())
     ]
     return ("+++" if counts and min(counts)[0] >= 0 else "++").join(shown)
+
+
+def _is_sequence(given: object) -> bool:
+    return isinstance(given, tuple | list)
 
 
 def _combinations(parts: tuple[ColourSet, ...]) -> list[Any] | None:

@@ -18,7 +18,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +56,9 @@ BUILT_IN: dict[str, tuple[tuple[ColourSet, ...], ColourSet]] = {
     "discrete": ((INT, INT), INT),
 }
 _SIGNS = {"`": "**", "@+": "^", "++": "|"}
-_SIGN = re.compile(r"""'[^']*'|"[^"]*"|`|@\+|\+\+""")
+_SIGN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`|@\+|\+\+|#.*""")
+SHOWN_MAX = 200
+"""Characters of an inscription in a message."""
 RANDOM = ("exponential", "uniform", "erlang", "gamma", "lognormal", "bernoulli", "discrete")
 ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -102,20 +106,20 @@ def parse(text: str) -> ast.expr:
     """The syntax tree of an inscription.
 
     The signs of CPN ML that Python lacks are read as operators of the same precedence, which inscriptions do not use:
-    a backquote, as in ``2`x``, as a power, `@+` as `^` and `++` as `|`.
+    a backquote, as in ``2`x``, as a power, `@+` as `^` and `++` as `|`. It may have several lines, and comments.
     """
     try:
-        return ast.parse(_in_python(text), mode="eval").body
-    except SyntaxError as error:
-        raise InvalidValue(f"`{text}` cannot be read: {error.msg}") from None
+        return ast.parse(" ".join(_in_python(text).split("\n")).strip(), mode="eval").body
+    except (SyntaxError, RecursionError) as error:
+        raise _unreadable(text, error) from None
 
 
 def parse_action(text: str) -> list[tuple[str, ast.expr]]:
     """The variables that an action sets, with their expressions."""
     try:
-        statements = ast.parse(_in_python(text)).body
-    except SyntaxError as error:
-        raise InvalidValue(f"`{text}` cannot be read: {error.msg}") from None
+        statements = ast.parse(textwrap.dedent(_in_python(text))).body
+    except (SyntaxError, RecursionError) as error:
+        raise _unreadable(text, error) from None
     found = []
     for each in statements:
         if not isinstance(each, ast.Assign) or len(each.targets) != 1 or not isinstance(each.targets[0], ast.Name):
@@ -127,14 +131,24 @@ def parse_action(text: str) -> list[tuple[str, ast.expr]]:
 def _in_python(text: str) -> str:
     if not isinstance(text, str):
         raise InvalidValue(f"{text!r} is no inscription; write it as a text, in quotes")
-    return _SIGN.sub(lambda found: _SIGNS.get(found[0], found[0]), text).strip()
+    return _SIGN.sub(lambda found: "" if found[0][0] == "#" else _SIGNS.get(found[0], found[0]), text)
+
+
+def _unreadable(text: str, error: SyntaxError | RecursionError) -> InvalidValue:
+    shown = " ".join(text.splitlines())
+    shown = shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}…"
+    why = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply"
+    return InvalidValue(f"`{shown}` cannot be read: {why}")
 
 
 def typed(node: ast.expr | str, scope: Scope, wanted: ColourSet | None = None) -> Expression:
     """Check an expression, and that it has the colour set `wanted`."""
-    tree = parse(node) if isinstance(node, str) else node
+    tree = node if isinstance(node, ast.expr) else parse(node)
     typing = _Typing(scope)
-    colour = typing.check(tree, wanted) if wanted is not None else typing.infer(tree)
+    try:
+        colour = typing.check(tree, wanted) if wanted is not None else typing.infer(tree)
+    except RecursionError as error:
+        raise _unreadable("…", error) from None
     names, calls = frozenset(typing.names), frozenset(typing.calls)
     return Expression(tree, colour, typing.types, names, calls, frozenset(typing.widened))
 
@@ -179,7 +193,7 @@ class _Typing:
 
     def _constant(self, node: ast.Constant, _: ColourSet | None) -> ColourSet:
         for kind, colour in ((bool, BOOL), (int, INT), (float, REAL), (str, STRING)):
-            if isinstance(node.value, kind):
+            if isinstance(node.value, kind) and node.value not in (math.inf, -math.inf):
                 return colour
         raise InvalidValue(f"`{text_of(node)}` is no value of any colour set")
 
@@ -211,7 +225,7 @@ class _Typing:
     def _subscript(self, node: ast.Subscript, _: ColourSet | None) -> ColourSet:
         colour = self.infer(node.value)
         at = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        if isinstance(colour, Product) and isinstance(at, int) and 0 <= at < len(colour.of):
+        if isinstance(colour, Product) and type(at) is int and 0 <= at < len(colour.of):
             return colour.of[at]
         raise InvalidValue(f"`{text_of(node)}` is no component of {described(colour)}, which count from 0")
 
@@ -263,6 +277,10 @@ class _Typing:
         raise InvalidValue(f"`{text_of(node)}` is not part of the language of inscriptions")
 
     def _binop(self, node: ast.BinOp, wanted: ColourSet | None) -> ColourSet:
+        if isinstance(node.op, ast.Pow):
+            raise InvalidValue(f"`{text_of(node)}` is a multiset; put a computed number in parentheses: (n - 1)`x")
+        if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and self._value(node.right) == 0:
+            raise InvalidValue(f"`{text_of(node)}` divides by zero")
         if type(node.op) not in ARITHMETIC:
             raise InvalidValue(f"`{text_of(node)}` is not part of the language of inscriptions")
         if isinstance(node.op, ast.Add):
@@ -315,6 +333,8 @@ class _Typing:
             raise InvalidValue(f"`{text_of(node)}`: a list is made with one `for` and one name")
         loop = node.generators[0]
         source, name = self.infer(loop.iter), node.generators[0].target.id
+        if self.scope.enumerated(name) is not None:
+            raise InvalidValue(f"`{text_of(node)}`: {name} is a value of an enumeration; choose another name")
         if not isinstance(source, ListOf):
             raise InvalidValue(f"`{text_of(loop.iter)}` is no list, but of colour set {described(source)}")
         before, self.locals = self.locals, {**self.locals, name: source.of}

@@ -20,6 +20,7 @@ from lavant.models.petri.language.expressions import (
     REAL,
     Expression,
     Scope,
+    constant_of,
     described,
     parse,
     require_once,
@@ -103,6 +104,14 @@ def parse_putting(text: str, scope: Scope, colour: ColourSet) -> Multiset:
     return _multiset(parse(text), scope, colour, None)
 
 
+def typed_delay(node: ast.expr, scope: Scope) -> Expression:
+    delay = typed(node, scope, REAL)
+    value = constant_of(node, scope.values)
+    if value is not None and value < 0:
+        raise InvalidValue(f"the delay `{text_of(node)}` is below 0")
+    return delay
+
+
 def terms_of(node: ast.expr) -> Iterator[ast.expr]:
     """The terms of `a ++ b`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
@@ -113,6 +122,7 @@ def terms_of(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> TokenPattern:
+    _require_count(node)
     count = 1
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         number: object = scope.values.get(node.left.id) if isinstance(node.left, ast.Name) else None
@@ -125,6 +135,12 @@ def _pattern(node: ast.expr, scope: Scope, colour: ColourSet) -> TokenPattern:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
         raise InvalidValue(f"`{text_of(node)}`: only an arc that puts tokens has a delay")
     return TokenPattern(count, tuple(_steps(node, scope, colour, "")))
+
+
+def _require_count(node: ast.expr) -> None:
+    """Refuse ``-1`x``, which Python reads as the negative of a power."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.BinOp) and isinstance(node.operand.op, ast.Pow):
+        raise InvalidValue(f"`{text_of(node)}`: a number of tokens is 0 or more")
 
 
 def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterator[Step]:
@@ -141,11 +157,11 @@ def _steps(node: ast.expr, scope: Scope, colour: ColourSet, path: str) -> Iterat
     elif isinstance(node, ast.Call) and isinstance(colour, RecordOf) and text_of(node.func) == colour.name:
         typed_fields = dict(colour.fields)
         require_once(node)
+        if node.args or not {keyword.arg for keyword in node.keywords} <= set(typed_fields):
+            raise InvalidValue(f"`{text_of(node)}`: the fields of {colour.name} are {', '.join(typed_fields)}")
         for keyword in node.keywords:
-            if node.args or keyword.arg is None or keyword.arg not in typed_fields:
-                raise InvalidValue(f"`{text_of(node)}`: the fields of {colour.name} are {', '.join(typed_fields)}")
-            number = colour.position(keyword.arg)
-            yield from _steps(keyword.value, scope, typed_fields[keyword.arg], f"{path}[{number}]")
+            name = str(keyword.arg)
+            yield from _steps(keyword.value, scope, typed_fields[name], f"{path}[{colour.position(name)}]")
     elif isinstance(node, ast.List) and isinstance(colour, ListOf):
         yield from _list_steps(node, scope, colour, path)
     else:
@@ -171,7 +187,8 @@ def _multiset(node: ast.expr, scope: Scope, colour: ColourSet, delay: Expression
         if not colour.timed or delay is not None:
             why = "two delays" if delay is not None else f"colour set {colour.name} is not timed"
             raise InvalidValue(f"`{text_of(node)}`: {why}")
-        return _multiset(node.left, scope, colour, typed(node.right, scope, REAL))
+        return _multiset(node.left, scope, colour, typed_delay(node.right, scope))
+    _require_count(node)
     terms = list(terms_of(node))
     if len(terms) > 1:
         return tuple(part for each in terms for part in _multiset(each, scope, colour, delay))
