@@ -15,6 +15,7 @@ from lavant.cli.common import AsJson, counted, note, print_json, print_table, re
 from lavant.core.errors import InvalidValue, LavantError
 
 if TYPE_CHECKING:
+    from lavant.models.petri.hierarchy import FlatNet
     from lavant.models.petri.monitors import Monitor
     from lavant.models.petri.net import Net
     from lavant.models.petri.state_space import Invariant, PathProperty, StateSpace, TraceStep
@@ -61,14 +62,12 @@ def show(
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidValue(f"cannot create {out}: {error.strerror}") from None
-        for page in model.net.pages:
-            local = {
-                name.partition("'")[2]: marking[flat.places[at].name]
-                for name, at in flat.index.items()
-                if name.startswith(f"{page}'")
-            }
-            write_picture(out / f"{page}.svg", draw(model.net, page, local if steps else None).svg)
-        files = [str(out / f"{page}.svg") for page in model.net.pages]
+        files = []
+        for instance, local in _by_instance(flat, marking).items():
+            page, _, number = instance.rstrip(")").partition("(")
+            if steps or not number:  # without tokens, all instances of a page look the same
+                files.append(str(out / f"{page}{'-' if number else ''}{number}.svg"))
+                write_picture(Path(files[-1]), draw(model.net, page, local if steps else None).svg)
         report("\n".join(files), as_json=as_json, files=files)
         return
     if as_json:
@@ -176,6 +175,15 @@ def check(
         print(f"home markings: {space.home_markings}")
     if _judge(model, space, states):
         raise typer.Exit(EXIT_VIOLATED)
+
+
+def _by_instance(flat: FlatNet, marking: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The places of each instance of each page, with their tokens."""
+    found: dict[str, dict[str, str]] = {}
+    for name, at in flat.index.items():
+        instance, _, place = name.partition("'")
+        found.setdefault(instance, {})[place] = marking[flat.places[at].name]
+    return found
 
 
 def _texts(parameters: dict[str, Any]) -> dict[str, Any]:

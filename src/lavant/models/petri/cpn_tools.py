@@ -88,9 +88,11 @@ class _Export:
         root = Xml.Element("workspaceElements")
         Xml.SubElement(root, "generator", _TOOL | {"format": "6"})
         net = Xml.SubElement(root, "cpnet")
-        block = Xml.SubElement(Xml.SubElement(net, "globbox"), "block", {"id": self._id()})
-        Xml.SubElement(block, "id").text = "Declarations"
-        self._declarations(block)
+        declared = Xml.SubElement(net, "globbox")
+        for title, declare in (("Standard priorities", self._priorities), ("Declarations", self._declarations)):
+            block = Xml.SubElement(declared, "block", {"id": self._id()})
+            Xml.SubElement(block, "id").text = title
+            declare(block)
         for page in self.net.pages.values():
             self._page(net, page)
         for name, members in self._fusion().items():
@@ -107,6 +109,16 @@ class _Export:
         Xml.SubElement(net, "monitorblock", {"name": "Monitors"})
         Xml.SubElement(net, "IndexNode", {"expanded": "true"})
         return root
+
+    def _priorities(self, block: Xml.Element) -> None:
+        """CPN Tools writes these into every file, and knows them from there only."""
+        for number, name in _PRIORITIES.items():
+            self._ml(block, f"val {name} = {number};")
+
+    def _ml(self, block: Xml.Element, line: str) -> None:
+        element = Xml.SubElement(block, "ml", {"id": self._id()})
+        element.text = line
+        Xml.SubElement(element, "layout").text = line
 
     def _declarations(self, block: Xml.Element) -> None:
         scope = self.net.scope
@@ -126,9 +138,7 @@ class _Export:
         lines = [f"val {name} = {ml_value(value)};" for name, value in scope.values.items()]
         lines += [ml_function(function) for function in scope.functions.values()]
         for line in lines:
-            element = Xml.SubElement(block, "ml", {"id": self._id()})
-            element.text = line
-            Xml.SubElement(element, "layout").text = line
+            self._ml(block, line)
 
     def _page(self, net: Xml.Element, page: Page) -> None:
         element = Xml.SubElement(net, "page", {"id": self.pages[page.name]})
@@ -154,20 +164,33 @@ class _Export:
         if place.port is not None:
             self._text(element, "port", (at[0] - 50, at[1] - 28), "", type=_PORTS[place.port])
         self._text(element, "type", (at[0] + 60, at[1] - 32), place.colour.name)
-        tokens = list(place.initial)
+        tokens = list(self._initial(place))
         if any(token.time is not None for token in tokens):
             tokens = [Token(token.value, token.time or 0.0) for token in tokens]
         shown = show_marking(place.colour, tokens)
         self._text(element, "initmark", (at[0] + 60, at[1] + 32), shown)
 
+    def _initial(self, place: Place) -> tuple[Token, ...]:
+        """All members of a fusion set have one initial marking, in CPN Tools each of them."""
+        members = (each for page in self.net.pages.values() for each in page.places.values())
+        fused = (each.initial for each in members if each.fusion == place.fusion and each.initial)
+        return place.initial if place.fusion is None else next(fused, ())
+
     def _transition(self, parent: Xml.Element, page: Page, transition: Transition, at: tuple[float, float]) -> None:
         element = self._box(parent, page, transition.name, at)
         guard = f"[{ml_of(transition.guard)}]" if transition.guard is not None else ""
         self._text(element, "cond", (at[0] - 60, at[1] + 34), guard)
+        for arc in transition.arcs:
+            if transition.delay is not None and arc.reads and page.places[arc.place].colour.timed:
+                where = f"page {page.name!r}, transition {transition.name!r}"
+                raise InvalidValue(
+                    f"{where}: CPN Tools would delay the tokens that it reads from {arc.place!r}, too; "
+                    f"put the delay `{transition.delay_text}` at the arcs that put tokens"
+                )
         delay = f"@+{ml_of(transition.delay)}" if transition.delay is not None else ""
         self._text(element, "time", (at[0] + 60, at[1] + 34), delay)
         self._text(element, "code", (at[0] + 60, at[1] - 48), _code(transition))
-        priority = _PRIORITIES.get(transition.priority, str(transition.priority))
+        priority = _PRIORITIES.get(transition.priority, ml_value(transition.priority))
         self._text(element, "priority", (at[0] - 60, at[1] - 34), "" if priority == "P_NORMAL" else priority)
 
     def _substitution(self, parent: Xml.Element, page: Page, given: Substitution, at: tuple[float, float]) -> None:

@@ -17,6 +17,7 @@ from lavant.models.petri.geometry import (
     STEPS,
     Box,
     Point,
+    around,
     bend,
     box_at,
     box_edge,
@@ -26,13 +27,14 @@ from lavant.models.petri.geometry import (
     place_edge,
     text_size,
     wrap,
+    wrap_marking,
 )
 from lavant.models.petri.language.colours import show_marking
 from lavant.models.petri.net import IN, IN_OUT, OUT, P_NORMAL, Net, Page, Place
 
 MARGIN = 30.0
-SHOWN_MAX = 44
-"""Characters of a marking that are drawn."""
+NAME_W, NAME_MAX = 114.0, 16
+"""Room for the name of a node, and how many characters fit."""
 
 _STYLE = """
 text { font: 10px 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: #222; }
@@ -125,6 +127,9 @@ class _Page:
             self._claim(f"place {name}", box_at(self.at["place", name], 2 * PLACE_RX, 2 * PLACE_RY))
         for name in (*self.page.transitions, *self.page.substitutions):
             self._claim(f"transition {name}", box_at(self.at["transition", name], BOX_W, BOX_H))
+        for name, given in self.page.substitutions.items():
+            x, y = self.at["transition", name]
+            self._claim(f"page of {name}", box_at((x, y + BOX_H / 2 + 4), 7.0 * len(given.page), 13))
         curves = self._arcs()
         for place in self.page.places.values():
             self._place(place)
@@ -141,11 +146,14 @@ class _Page:
         for arc in arcs:
             twice = sum(each.place == arc.place and each.transition == arc.transition for each in arcs) > 1
             place, box = self.at["place", arc.place], self.at["transition", arc.transition]
-            control = bend(place, box, (18.0 if arc.to_place else -18.0) if twice else 0.0)
+            ends = (f"place {arc.place}", f"transition {arc.transition}")
+            nodes = [node for name, node in self.boxes.items() if name not in (*ends, f"page of {arc.transition}")]
+            by = around(place, box, nodes, (18.0 if arc.to_place else -18.0) if twice else 0.0)
+            control = bend(place, box, by)
             start, end = place_edge(place, control), box_edge(box, control)
             heads = 'marker-end="url(#head)"' if arc.to_transition else ""
             heads += ' marker-start="url(#head)"' if arc.to_place else ""
-            path = f"M{_pair(start)} Q{_pair(control)} {_pair(end)}" if twice else f"M{_pair(start)} L{_pair(end)}"
+            path = f"M{_pair(start)} Q{_pair(control)} {_pair(end)}" if by else f"M{_pair(start)} L{_pair(end)}"
             self.parts.append(f'<path class="arc" d="{path}" {heads}/>')
             points = [on_curve(start, control, end, step / STEPS) for step in range(STEPS + 1)]
             self.lines += [box_at(point, 3, 3) for point in points]
@@ -156,11 +164,11 @@ class _Page:
     def _place(self, place: Place) -> None:
         x, y = self.at["place", place.name]
         self.parts.append(f'<ellipse class="node" cx="{x:g}" cy="{y:g}" rx="{PLACE_RX:g}" ry="{PLACE_RY:g}"/>')
-        self._text((x, y + 4), place.name, "name")
+        self._name((x, y + 4), place.name)
         self._near(f"colour of {place.name}", [place.colour.name], "colour", (x, y), below=True)
         if place.initial:
             shown = show_marking(place.colour, list(place.initial))
-            self._near(f"initial marking of {place.name}", wrap(shown), "initial", (x, y), below=False)
+            self._near(f"initial marking of {place.name}", wrap_marking(shown), "initial", (x, y), below=False)
         tag = {IN: "In", OUT: "Out", IN_OUT: "I/O"}.get(place.port or "", place.fusion or "")
         if tag:
             width = max(24.0, 7.0 * len(tag))
@@ -174,11 +182,10 @@ class _Page:
     def _tokens(self, name: str, shown: str, at: Point) -> None:
         counts = [part.lstrip("+").partition("`")[0] for part in shown.split("++")]
         count = sum(int(each) for each in counts if each.isdigit())
-        text = shown if len(shown) <= SHOWN_MAX else f"{shown[: SHOWN_MAX - 1]}…"
         spot = (at[0] + PLACE_RX - 8, at[1] - PLACE_RY + 2)
         self.parts.append(f'<circle class="count" cx="{spot[0]:g}" cy="{spot[1]:g}" r="9"/>')
         self._text((spot[0], spot[1] + 3.5), str(count), "tag")
-        lines = wrap(text)
+        lines = wrap_marking(shown)
         width, height = text_size(lines)
         box = self._free(Box(spot[0] + 12, spot[1] - 6, spot[0] + 12 + width, spot[1] - 6 + height))
         self.parts.append(_rect(box, "marking"))
@@ -189,15 +196,13 @@ class _Page:
             x, y = self.at["transition", name]
             self.parts.append(_rect(box_at((x, y), BOX_W, BOX_H), "node"))
             self.parts.append(_rect(box_at((x, y), BOX_W - 8, BOX_H - 8), "node"))
-            self._text((x, y + 4), name, "name")
-            box = box_at((x, y + BOX_H / 2 + 4), 7.0 * len(self.page.substitutions[name].page), 13)
-            self.parts.append(_rect(box, "portbox"))
+            self._name((x, y + 4), name)
+            self.parts.append(_rect(self.boxes[f"page of {name}"], "portbox"))
             self._text((x, y + BOX_H / 2 + 7.5), self.page.substitutions[name].page, "tag")
-            self._claim(f"page of {name}", box)
         for transition in self.page.transitions.values():
             x, y = self.at["transition", transition.name]
             self.parts.append(_rect(box_at((x, y), BOX_W, BOX_H), "node"))
-            self._text((x, y + 4), transition.name, "name")
+            self._name((x, y + 4), transition.name)
             above = wrap(f"[{transition.guard_text}]") if transition.guard_text else []
             above += wrap(f"@+{transition.delay_text}") if transition.delay_text else []
             above += [f"P={transition.priority}"] if transition.priority != P_NORMAL else []
@@ -222,10 +227,11 @@ class _Page:
     def _free(self, wanted: Box) -> Box:
         """The wanted box, moved a little if something is there."""
         width, height = wanted.right - wanted.left, wanted.bottom - wanted.top
-        moves = [(dx, dy) for dy in (0, -8, 8, -20, 20) for dx in (0, 14, -14, 30, -width * 0.6, -width)]
-        around = wanted.grown(width + 40)
-        weighted = [(other, 5.0) for other in self.boxes.values() if other.overlap(around)]
-        weighted += [(line, 1.0) for line in self.lines if line.overlap(around)]
+        aside = (0, 14, -14, 30, -width * 0.6, -width)
+        moves = [(dx, dy) for dy in (0, -8, 8, -20, 20, -34, -48, 34, 48) for dx in aside]
+        region = wanted.grown(width + 40)
+        weighted = [(other, 5.0) for other in self.boxes.values() if other.overlap(region)]
+        weighted += [(line, 1.0) for line in self.lines if line.overlap(region)]
 
         def cost(move: tuple[float, float]) -> float:
             left, top = wanted.left + move[0], wanted.top + move[1]
@@ -248,8 +254,13 @@ class _Page:
             self._text((box.left + 2, box.top + (at + 1) * LINE_H - 2), line, kind)
         self._claim(what, box)
 
-    def _text(self, at: Point, text: str, kind: str) -> None:
-        attribute = f' class="{kind}"' if kind else ""
+    def _name(self, at: Point, name: str) -> None:
+        """The name of a node, set tighter if it is long."""
+        fit = f' textLength="{NAME_W:g}" lengthAdjust="spacingAndGlyphs"' if len(name) > NAME_MAX else ""
+        self._text(at, name, "name", fit)
+
+    def _text(self, at: Point, text: str, kind: str, fit: str = "") -> None:
+        attribute = (f' class="{kind}"' if kind else "") + fit
         self.parts.append(f'<text{attribute} x="{at[0]:g}" y="{at[1]:g}" xml:space="preserve">{escape(text)}</text>')
 
     def _svg(self) -> str:

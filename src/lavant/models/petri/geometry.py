@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import msgspec
 
@@ -15,6 +16,11 @@ WRAP = 30
 STEPS = 24
 CELL = (230.0, 150.0)
 """Distance between nodes without a position."""
+
+MARKING_LINES, MARKING_WIDTH = 4, 44
+"""Lines of a marking that are drawn, and characters of a line."""
+BENDS = (0.0, 28.0, -28.0, 46.0, -46.0, 70.0, -70.0, 100.0, -100.0, 140.0, -140.0)
+"""How far an arc leaves the straight line, from the first to the last resort, if a node is in its way."""
 
 Point = tuple[float, float]
 
@@ -63,6 +69,22 @@ def wrap(text: str, width: int = WRAP) -> list[str]:
     return [*lines, line] if line else lines
 
 
+def wrap_marking(text: str, width: int = WRAP) -> list[str]:
+    """Break a marking into lines after its terms, and leave out what is more than a few lines.
+
+    >>> wrap_marking('1`(1,"COL")++1`(2,"OUR")++1`(3,"ED ")')
+    ['1`(1,"COL")++1`(2,"OUR")++', '1`(3,"ED ")']
+    """
+    lines = [""]
+    for term in re.findall(r".+?(?:\++(?=\d+`)|$)", text):
+        if lines[-1] and len(lines[-1]) + len(term) > width:
+            lines.append("")
+        lines[-1] += term
+    if len(lines) > MARKING_LINES:
+        lines = [*lines[: MARKING_LINES - 1], "…"]
+    return [line if len(line) <= MARKING_WIDTH else f"{line[: MARKING_WIDTH - 1]}…" for line in lines]
+
+
 def place_edge(centre: Point, towards: Point) -> Point:
     """Where a line to the centre of a place meets its ellipse."""
     dx, dy = towards[0] - centre[0], towards[1] - centre[1]
@@ -88,6 +110,18 @@ def bend(start: Point, end: Point, by: float) -> Point:
 def on_curve(start: Point, control: Point, end: Point, t: float) -> Point:
     a, b, c = (1 - t) ** 2, 2 * t * (1 - t), t * t
     return a * start[0] + b * control[0] + c * end[0], a * start[1] + b * control[1] + c * end[1]
+
+
+def around(start: Point, end: Point, nodes: list[Box], by: float) -> float:
+    """The bend of an arc with which it meets the fewest of these nodes; `by` if it meets none so."""
+    near = [node.grown(4) for node in nodes]
+
+    def met(bent: float) -> int:
+        control = bend(start, end, bent)
+        points = [on_curve(start, control, end, step / STEPS) for step in range(STEPS + 1)]
+        return sum(any(node.holds(point) for point in points) for node in near)
+
+    return min((by + more for more in BENDS), key=met)
 
 
 def free_spot(curve: tuple[Point, Point, Point], size: tuple[float, float], taken: list[Box]) -> Box:

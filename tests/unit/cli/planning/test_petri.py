@@ -30,6 +30,25 @@ def net():
     return made
 """
 
+TWICE = """
+from lavant.models.petri.language.colours import Int
+from lavant.models.petri.net import IN, Net
+
+def net():
+    made = Net("twice")
+    integer = made.colour(Int("INT"))
+    made.variables(n=integer)
+    top, low = made.page("Top"), made.page("Low")
+    low.place("P", integer, port=IN)
+    low.place("Done", integer)
+    low.transition("T", takes={"P": "n"}, puts={"Done": "n + 1"})
+    low.transition("Last", takes={"Done": "n"}, guard="n > 9")
+    for name, value in (("A", 3), ("B", 7)):
+        top.place(name, integer, [value])
+        top.substitute(f"S{name}", "Low", {"P": name})
+    return made
+"""
+
 
 def lavant(*arguments: object) -> tuple[int, str]:
     result = CliRunner().invoke(commands, ["petri", *map(str, arguments)])
@@ -43,6 +62,17 @@ def test_show_draws_every_page_with_its_marking(tmp_path: Path) -> None:
     assert code == 0
     assert len(text.split()) == 6
     assert 'class="count"' in (tmp_path / "pages" / "Broker.svg").read_text()
+
+
+def test_show_draws_every_instance_of_a_page_with_its_own_marking(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(TWICE)
+    code, text = lavant("show", tmp_path / "twice.py", "--out", tmp_path / "pages", "--steps", 2)
+    assert code == 0
+    assert [Path(each).name for each in text.split()] == ["Top.svg", "Low.svg", "Low-2.svg"]
+    first, second = ((tmp_path / "pages" / name).read_text() for name in ("Low.svg", "Low-2.svg"))
+    assert "1`8" in second
+    assert "1`8" not in first
+    assert len(lavant("show", tmp_path / "twice.py", "--out", tmp_path / "pages")[1].split()) == 2
 
 
 def test_show_lists_parameters_pages_and_marking() -> None:

@@ -11,7 +11,7 @@ from lavant.models.petri.cpn_tools import check_references, cpn_file
 from lavant.models.petri.language.colours import Bool, Int, ListOf, Product, Real, RecordOf, Token
 from lavant.models.petri.language.expressions import Function, Scope, typed
 from lavant.models.petri.language.ml_source import ml_of, ml_taking
-from lavant.models.petri.net import Net
+from lavant.models.petri.net import P_HIGH, Net
 from lavant.models.petri.nets.reliable_queue import ReliableQueue, reliable_queue
 
 
@@ -126,7 +126,7 @@ def test_a_pattern_that_leaves_something_out_is_refused(text: str) -> None:
         ml_taking(text, SCOPE, POINT)
 
 
-@pytest.mark.parametrize("name", ["val", "é", "_x", "length"])
+@pytest.mark.parametrize("name", ["val", "é", "_x", "length", "P_LOW"])
 def test_a_name_that_cpn_ml_does_not_allow_is_refused(name: str) -> None:
     net = Net("named")
     net.variables(**{name: net.colour(Int("INT"))})
@@ -158,3 +158,31 @@ def test_fusion_sets_list_their_members() -> None:
     [fusion] = root.iter("fusion")
     assert fusion.attrib["name"] == "both"
     assert {each.attrib["idref"] for each in fusion} == {place.attrib["id"] for place in root.iter("place")}
+    assert [place.findtext("initmark/text") for place in root.iter("place")] == ["1`1", "1`1"]
+
+
+def test_priorities_are_declared_as_in_every_file_of_cpn_tools() -> None:
+    net = Net("urgent")
+    integer = net.colour(Int("INT"))
+    net.variables(n=integer)
+    page = net.page("Top")
+    page.place("A", integer, [1])
+    page.transition("First", takes={"A": "n"}, priority=P_HIGH)
+    page.transition("Other", takes={"A": "n"}, priority=-7)
+    root = ElementTree.fromstring(cpn_file(net).encode("iso-8859-1"))
+    assert [each.findtext("priority/text") for each in root.iter("trans")] == ["P_HIGH", "~7"]
+    declared = [each.findtext("layout") for each in root.iter("ml")]
+    assert declared == ["val P_HIGH = 100;", "val P_NORMAL = 1000;", "val P_LOW = 10000;"]
+
+
+def test_a_delay_that_cpn_tools_would_give_to_tokens_that_stay_is_refused() -> None:
+    """There, an arc with two arrows takes a token and puts it back, and a transition delays all that it puts."""
+    net = Net("read")
+    later = net.colour(Int("Later", timed=True))
+    net.variables(n=later)
+    page = net.page("Top")
+    page.place("A", later, [1])
+    page.place("B", later)
+    page.transition("T", reads={"A": "n"}, puts={"B": "n"}, delay="5")
+    with pytest.raises(InvalidValue, match=r"transition 'T': CPN Tools would delay .* reads from 'A', too"):
+        cpn_file(net)

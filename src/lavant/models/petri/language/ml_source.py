@@ -24,7 +24,8 @@ _OF_LIST = {"first": "hd", "rest": "tl", "len": "length"}
 _WORDS = (
     "abstype and andalso as case color colset datatype div do else end eqtype exception fn fun functor handle if in "
     "include infix infixr let local mod nonfix not o of op open orelse product raise rec record sharing sig signature "
-    "struct structure subset then timed type union val var where while with withtype hd length mem tl true false"
+    "struct structure subset then timed type union val var where while with withtype hd length mem tl true false "
+    "P_HIGH P_NORMAL P_LOW"
 )
 """Words of CPN ML, and functions that inscriptions are written with."""
 
