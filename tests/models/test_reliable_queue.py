@@ -88,6 +88,29 @@ def test_a_distribution_has_the_mean_that_is_predicted() -> None:
     assert found.percentile_s(0.999) == pytest.approx(0.2 * math.log(1000), rel=2e-3)
 
 
+@pytest.mark.parametrize("timer", TimerStart)
+@pytest.mark.parametrize("timeout_s", [0.5, 5.0, 300.0, 43_200.0])
+def test_percentiles_do_not_depend_on_how_long_the_timeout_is_beside_a_service(
+    timeout_s: float, timer: TimerStart
+) -> None:
+    """With a consumer for every message, a message that is not lost takes S, one that is lost V + S or more."""
+    free, loss = Phase(count=60, service=ServiceTime(mean_s=0.01)), 0.02
+    given = at_queue(arrival_rate_per_s=1.0, consumers=free, loss=loss, visibility_s=timeout_s, timer=timer)
+    found = predict(given, percentile=0.993)
+
+    def exponential_s(share: float) -> float:
+        return -0.01 * math.log1p(-share)
+
+    assert found.p50_s == pytest.approx(exponential_s(0.5 / (1 - loss)), rel=0.01)
+    assert found.p95_s == pytest.approx(exponential_s(0.95 / (1 - loss)), rel=0.01)
+    later_s = found.percentile_s(0.993) - timeout_s
+    if timer is TimerStart.RECEIVE:
+        assert later_s == pytest.approx(exponential_s((0.993 - 0.98) / (loss * (1 - loss))), rel=0.05)
+    else:
+        share = 1 - math.exp(-later_s / 0.01) * (1 + later_s / 0.01)  # two services, one after the other
+        assert share == pytest.approx((0.993 - 0.98) / (loss * (1 - loss)), rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("threads", "q", "order", "tolerance"),
     [

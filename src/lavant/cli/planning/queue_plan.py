@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lavant.cli.common import AsJson, CaFile, Key, print_table
+from lavant.cli.common import AsJson, CaFile, Key, counted, print_table
 from lavant.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _print(scenario: QueueScenario, goal: QueueGoal, found: QueuePlan) -> None:
         kind = "mean" if goal.percentile is None else f"p{100 * goal.percentile:g}"
         reached_s = found.at_least.percentile_s(goal.percentile)
         print(
-            f"target       {found.least_consumers} consumers for a {kind} of {goal.delivery_s:g} s; "
+            f"target       {counted(found.least_consumers or 0, 'consumer')} for a {kind} of {goal.delivery_s:g} s; "
             f"predicted {_s(reached_s)}"
         )
     print()

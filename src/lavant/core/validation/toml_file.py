@@ -184,6 +184,11 @@ _WORDS = {
 
 
 def _plain(said: str) -> str:
+    """
+    >>> _plain("Expected `float | null`, got `str`"), _plain("Expected `float` >= 0.05, or 1.0")
+    ('expected a number, got a text', 'expected a number >= 0.05, or 1')
+    """
+    said = said.replace(" | null`", "`")  # a TOML file has no null: who wants none leaves the key out
     for word, plain in _WORDS.items():
         said = said.replace(word, plain)
-    return (said[0].lower() + said[1:]).replace("`", "").replace(".0", "")
+    return re.sub(r"\.0\b", "", said[0].lower() + said[1:]).replace("`", "")

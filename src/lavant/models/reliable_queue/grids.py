@@ -90,9 +90,10 @@ def transform(cdf: Floats) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
 
 
 def inverse(product: np.ndarray[tuple[int], np.dtype[np.complex128]]) -> Floats:
-    """The cumulated probabilities of a sum."""
-    mass = np.fft.irfft(product, 2 * POINTS)[:POINTS]
-    return np.asarray(np.minimum(1.0, np.cumsum(np.maximum(mass, 0.0))))
+    """The cumulated probabilities of a sum. Half of what is split to a point lies beyond it."""
+    mass = np.maximum(np.fft.irfft(product, 2 * POINTS)[:POINTS], 0.0)
+    beyond = np.minimum(mass, np.concatenate([mass[1:2], mass[1:]]))
+    return np.asarray(np.minimum(1.0, np.cumsum(mass) - 0.5 * beyond))
 
 
 def percentile_s(cdf: Floats, step_s: float, fraction: float) -> float:

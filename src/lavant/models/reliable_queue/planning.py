@@ -117,9 +117,15 @@ def _reaches(scenario: QueueScenario, goal: QueueGoal, count: int) -> bool:
 def _refuse(scenario: QueueScenario, goal: QueueGoal) -> None:
     found = predict(with_consumers(scenario, COUNT_MAX), goal.percentile)
     kind = "mean" if goal.percentile is None else f"p{100 * goal.percentile:g} of the"
+    shares = {
+        "the timeout": scenario.loss > 0,
+        "the link": scenario.link_s > 0,
+        "the time at senders": scenario.senders is not None,
+    }
+    shorten = " or ".join(["the service time", *(name for name, counts in shares.items() if counts)])
     raise Infeasible(
         f"no number of consumers brings the {kind} delivery time to {goal.delivery_s:g} s: with {COUNT_MAX} it is "
-        f"{found.percentile_s(goal.percentile):.3g} s; shorten the service times, the timeout or the time at senders"
+        f"{found.percentile_s(goal.percentile):.3g} s; shorten {shorten}"
     )
 
 

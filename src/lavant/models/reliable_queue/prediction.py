@@ -10,6 +10,8 @@ probability and mean of GI/G/m; the times of both phases are taken as independen
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -124,12 +126,17 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
     if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
         wait_s, delayed = _in_bursts(scenario, columns, count)
         held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario))
-    second_s, second = _second_phase(scenario, step_s, attempts.Wait(delayed, wait_s), again)
-    total = grids.inverse(grids.transform(first) * grids.transform(second))
+    wait = attempts.Wait(delayed, wait_s)
+    second_s, second = _second_phase(scenario, step_s, wait, again)
+    if scenario.loss > 0 and scenario.visibility_s > _reach_s(scenario, wait_s):
+        percentile_s = _between_timeouts(scenario, wait)
+    else:
+        total = grids.inverse(grids.transform(first) * grids.transform(second))
+        percentile_s = partial(grids.percentile_s, total, step_s)
     link_s = 2.0 * scenario.link_s
 
     def at(fraction: float) -> float:
-        return link_s + grids.percentile_s(total, step_s, fraction)
+        return link_s + percentile_s(fraction)
 
     waiting_1 = scenario.arrival_rate_per_s * _wait_1_s(scenario)
     waiting = scenario.arrival_rate_per_s * count * wait_s
@@ -313,15 +320,39 @@ def _second_phase(
     return grids.mean_of(whole, step_s), whole
 
 
-def _step_s(scenario: QueueScenario, wait_s: float) -> float:
-    """A grid that reaches beyond nearly all delivery times, with the timeout on one of its points."""
+def _between_timeouts(scenario: QueueScenario, wait: attempts.Wait) -> Callable[[float], float]:
+    """Percentiles where a timeout is longer than all the rest, so that no grid could hold both.
+
+    Then a message that was lost k times is later than nearly all that were lost less often.
+    """
+    p, step_s = scenario.loss, _reach_s(scenario, wait.mean_s) / grids.POINTS
+    at_s = grids.times(step_s)
+    first = grids.transform(_first_phase(scenario, step_s)[1])
+    waited = grids.transform(grids.wait_cdf(*wait, at_s))
+    served = grids.transform(grids.service_cdf(scenario.consumers.service, at_s))
+
+    def percentile_s(fraction: float) -> float:
+        losses = math.floor(math.log1p(-fraction) / math.log(p) + _IN_TIME)
+        rest = first * waited ** (losses + 1) * served ** (losses + 1 if scenario.timer is TimerStart.SEND else 1)
+        share = max(0.0, 1.0 - (1.0 - fraction) / p**losses) / (1.0 - p)
+        return losses * scenario.visibility_s + grids.percentile_s(grids.inverse(rest), step_s, share)
+
+    return percentile_s
+
+
+def _reach_s(scenario: QueueScenario, wait_s: float) -> float:
+    """Beyond nearly all delivery times of messages that are not lost."""
     phases = [phase.service for phase in (scenario.senders, scenario.consumers) if phase is not None]
     reach_s = sum(service.mean_s * (12.0 + 12.0 * math.sqrt(service.scv)) for service in phases)
     reach_s += 16.0 * (wait_s + _wait_1_s(scenario))
+    return 2.0 * reach_s if scenario.order is DeliveryOrder.IN_ORDER else reach_s
+
+
+def _step_s(scenario: QueueScenario, wait_s: float) -> float:
+    """A grid that reaches beyond nearly all delivery times, with the timeout on one of its points."""
+    reach_s = _reach_s(scenario, wait_s)
     if scenario.loss > 0:
         reach_s += scenario.visibility_s * max(1.0, math.ceil(math.log(1e-5) / math.log(scenario.loss)))
-    if scenario.order is DeliveryOrder.IN_ORDER:
-        reach_s *= 2.0
     step_s = reach_s / grids.POINTS
     if 0 < scenario.visibility_s < reach_s:
         return scenario.visibility_s / max(1, round(scenario.visibility_s / step_s))
