@@ -88,6 +88,21 @@ def test_a_distribution_has_the_mean_that_is_predicted() -> None:
     assert found.percentile_s(0.999) == pytest.approx(0.2 * math.log(1000), rel=2e-3)
 
 
+@pytest.mark.parametrize("order", DeliveryOrder)
+@pytest.mark.parametrize("loss", [0.0, 1e-6])
+def test_a_timeout_after_sending_does_not_matter_where_nothing_is_lost(order: DeliveryOrder, loss: float) -> None:
+    """However short or long it is beside the services."""
+    senders, consumers = phase_of(20, 2.0, 2.0), phase_of(3, 0.1, 0.5)
+    none = at_queue(arrival_rate_per_s=6.0, senders=senders, consumers=consumers, timer=TimerStart.SEND, order=order)
+    none = msgspec.structs.replace(none, visibility_s=0.0)
+    expected = predict(none)
+    for timeout_s in (1e-9, 1e-5, 1e-3, 0.01, 0.3, 10.0, 200.0, 1e4):
+        found = predict(msgspec.structs.replace(none, visibility_s=timeout_s, loss=loss))
+        assert found.delivery_s == pytest.approx(expected.delivery_s + loss * timeout_s, rel=0.005)
+        assert found.p50_s == pytest.approx(expected.p50_s, rel=0.01)
+        assert found.p99_s == pytest.approx(expected.p99_s, rel=0.01)
+
+
 @pytest.mark.parametrize("timer", TimerStart)
 @pytest.mark.parametrize("timeout_s", [0.5, 5.0, 300.0, 43_200.0])
 def test_percentiles_do_not_depend_on_how_long_the_timeout_is_beside_a_service(

@@ -120,16 +120,18 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
     busy = float(columns.utilisation[1][0])
     delayed, wait_s = _wait(scenario, columns, count)
     again = attempts.wait_for_others(attempts.Wait(delayed, wait_s), scenario.consumers.count, busy)
-    step_s = _step_s(scenario, wait_s)
-    first_s, first = _first_phase(scenario, step_s)
+    reach_s, step_s = _reach_s(scenario, wait_s), _step_s(scenario, wait_s)
+    is_long = scenario.loss > 0 and scenario.visibility_s > reach_s
+    first_step_s = reach_s / grids.POINTS if is_long else step_s
+    first_s, first = _first_phase(scenario, first_step_s)
     held = 0.0
     if scenario.order is DeliveryOrder.IN_ORDER and scenario.senders is not None:
         wait_s, delayed = _in_bursts(scenario, columns, count)
         held = scenario.arrival_rate_per_s * (first_s - scenario.senders.service.mean_s - _wait_1_s(scenario))
     wait = attempts.Wait(delayed, wait_s)
     second_s, second = _second_phase(scenario, step_s, wait, again)
-    if scenario.loss > 0 and scenario.visibility_s > _reach_s(scenario, wait_s):
-        percentile_s = _between_timeouts(scenario, wait)
+    if is_long:
+        percentile_s = _between_timeouts(scenario, wait, first, first_step_s)
     else:
         total = grids.inverse(grids.transform(first) * grids.transform(second))
         percentile_s = partial(grids.percentile_s, total, step_s)
@@ -320,15 +322,15 @@ def _second_phase(
     return grids.mean_of(whole, step_s), whole
 
 
-def _between_timeouts(scenario: QueueScenario, wait: attempts.Wait) -> Callable[[float], float]:
+def _between_timeouts(
+    scenario: QueueScenario, wait: attempts.Wait, first_cdf: Floats, step_s: float
+) -> Callable[[float], float]:
     """Percentiles where a timeout is longer than all the rest, so that no grid could hold both.
 
     Then a message that was lost k times is later than nearly all that were lost less often.
     """
-    p, step_s = scenario.loss, _reach_s(scenario, wait.mean_s) / grids.POINTS
-    at_s = grids.times(step_s)
-    first = grids.transform(_first_phase(scenario, step_s)[1])
-    waited = grids.transform(grids.wait_cdf(*wait, at_s))
+    p, at_s = scenario.loss, grids.times(step_s)
+    first, waited = grids.transform(first_cdf), grids.transform(grids.wait_cdf(*wait, at_s))
     served = grids.transform(grids.service_cdf(scenario.consumers.service, at_s))
 
     def percentile_s(fraction: float) -> float:
@@ -354,6 +356,6 @@ def _step_s(scenario: QueueScenario, wait_s: float) -> float:
     if scenario.loss > 0:
         reach_s += scenario.visibility_s * max(1.0, math.ceil(math.log(1e-5) / math.log(scenario.loss)))
     step_s = reach_s / grids.POINTS
-    if 0 < scenario.visibility_s < reach_s:
-        return scenario.visibility_s / max(1, round(scenario.visibility_s / step_s))
+    if step_s < scenario.visibility_s < reach_s:
+        return scenario.visibility_s / round(scenario.visibility_s / step_s)
     return step_s
