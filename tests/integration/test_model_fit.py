@@ -15,6 +15,7 @@ from lavant.broker.protocol.queues import Acknowledge, CreateQueue, Receive, Sen
 from lavant.broker.protocol.subscriptions import Publish, Subscribe
 from lavant.broker.workflows.definitions.toml_file import read_workflows
 from lavant.control.allocation.system.toml_file import SystemFile
+from lavant.core.errors import Infeasible
 
 JOBS = """
 topics = ["A", "B", "D"]
@@ -77,6 +78,20 @@ def telemetry(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: str) -> str:
     return subprocess.run([LAVANT, *arguments], check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_a_plan_from_telemetry_says_what_was_measured_and_why_it_may_be_too_long(telemetry: Path) -> None:
+    shown = run("queue", "plan", "--from", str(telemetry), "--queue", "orders", "--loss", "0")
+    assert " from receive to acknowledgement, scv " in shown
+    again = subprocess.run(
+        [LAVANT, "queue", "plan", "--from", str(telemetry), "--queue", "orders", "--delivery-s", "1e-9"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert again.returncode == Infeasible.exit_code
+    assert "if consumers lease messages ahead" in again.stderr
 
 
 def test_the_telemetry_of_a_server_is_fitted_and_planned_with(telemetry: Path, tmp_path: Path) -> None:

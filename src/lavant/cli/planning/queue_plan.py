@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lavant.cli.common import AsJson, CaFile, Key, counted, print_table
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import Infeasible, InvalidValue
 
 if TYPE_CHECKING:
     from lavant.models.reliable_queue import QueueGoal, QueuePlan, QueueScenario
     from lavant.models.reliable_queue.scenario import ScenarioFile
+
+LEASED_AHEAD = (
+    "services were measured from receive to acknowledgement, so they look longer if consumers lease messages ahead, as "
+    "`consume` does; measure with consumers that receive one message at a time, or give a file"
+)
 
 
 def plan_queue(
@@ -59,13 +64,18 @@ def plan_queue(
         given, goal = _observed(source, queue, consumers, loss, visibility_s, key, ca_file), QueueGoal()
     if delivery_s is not None or percentile is not None:
         goal = _goal(goal, delivery_s, percentile)
-    found = plan(given, goal)
+    try:
+        found = plan(given, goal)
+    except Infeasible as error:
+        if source is None:
+            raise
+        raise Infeasible(f"{error}; {LEASED_AHEAD}") from None
     if as_json:
         import msgspec  # noqa: PLC0415
 
         print(msgspec.json.format(msgspec.json.encode({"scenario": given, "goal": goal, "plan": found})).decode())
         return
-    _print(given, goal, found)
+    _print(given, goal, found, is_measured=source is not None)
 
 
 def read_scenario(path: Path) -> ScenarioFile:
@@ -118,11 +128,14 @@ def _goal(goal: QueueGoal, delivery_s: float | None, percentile: float | None) -
     return msgspec.structs.replace(goal, delivery_s=target_s, percentile=kept if percentile is None else percentile)
 
 
-def _print(scenario: QueueScenario, goal: QueueGoal, found: QueuePlan) -> None:
+def _print(scenario: QueueScenario, goal: QueueGoal, found: QueuePlan, *, is_measured: bool) -> None:
     prediction = found.prediction
     for warning in found.warnings:
         print(f"warning      {warning}\n")
     print(f"load         {scenario.arrival_rate_per_s:g} messages/s, {scenario.order}, {scenario.loss:.3g} lost")
+    if is_measured:
+        service = scenario.consumers.service
+        print(f"service      {_s(service.mean_s)} from receive to acknowledgement, scv {service.scv:.2g}; measured")
     print(
         f"delivery     {_s(prediction.delivery_s)} on average, {_s(prediction.p50_s)} median, "
         f"{_s(prediction.p95_s)} p95, {_s(prediction.p99_s)} p99"
