@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import runpy
 import time
 from collections.abc import Callable
@@ -121,16 +122,18 @@ def run_(
     took_s = time.perf_counter() - start_s
     if as_json:
         monitors = {
-            name: {"mean": each.mean, "half_width": each.half_width, "p95": each.p95}
+            name: {"mean": _or_none(each.mean), "half_width": _or_none(each.half_width), "p95": each.p95}
             for name, each in found.estimates.items()
         }
         print_json({"monitors": monitors, "steps": found.steps, "seconds": round(took_s, 3)})
         return
     rows = [
-        [name, f"{each.mean:.5f}", f"± {each.half_width:.5f}", "" if each.p95 is None else f"{each.p95:.5f}"]
+        [name, _figure(each.mean), _figure(each.half_width, "± "), _figure(each.p95)]
         for name, each in found.estimates.items()
     ]
     print_table(("monitor", "mean", "95 % interval", "p95"), rows, numbers=("mean", "95 % interval", "p95"))
+    if unseen := [name for name, each in found.estimates.items() if math.isnan(each.mean)]:
+        print(f"nothing was observed: {', '.join(unseen)}")
     text = f"{counted(found.steps, 'step')} in {took_s:.1f} s, {found.steps / took_s:,.0f} a second"
     note(text)
 
@@ -175,6 +178,15 @@ def check(
         print(f"home markings: {space.home_markings}")
     if _judge(model, space, states):
         raise typer.Exit(EXIT_VIOLATED)
+
+
+def _or_none(figure: float) -> float | None:
+    """JSON has no NaN."""
+    return None if math.isnan(figure) else figure
+
+
+def _figure(figure: float | None, sign: str = "") -> str:
+    return "" if figure is None or math.isnan(figure) else f"{sign}{figure:.5f}"
 
 
 def _by_instance(flat: FlatNet, marking: dict[str, str]) -> dict[str, dict[str, str]]:

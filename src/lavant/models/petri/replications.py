@@ -19,12 +19,14 @@ _FEW = {1: 12.706205, 2: 4.302653, 3: 3.182446}
 
 
 class ReplicatedMean(msgspec.Struct, frozen=True):
-    """The mean over all replications, and half the width of its 95 % confidence interval."""
+    """The mean over all replications that observed something, and half the width of its 95 % confidence interval."""
 
     mean: float
+    """Not a number if none did."""
     half_width: float
+    """Not a number if fewer than two did."""
     values: list[float]
-    """One for each replication."""
+    """One for each of them."""
     p95: float | None = None
     """The mean of the 95th percentiles, for observations."""
 
@@ -53,9 +55,15 @@ def student_t(degrees: int) -> float:
 
 
 def estimate(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half the width of its 95 % confidence interval."""
+    """Mean and half the width of its 95 % confidence interval.
+
+    >>> estimate([1.0, 3.0]), estimate([2.0]), estimate([])
+    ((2.0, 12.706205), (2.0, nan), (nan, nan))
+    """
     count = len(values)
-    mean = math.fsum(values) / count
+    mean = math.fsum(values) / count if count else math.nan
+    if count < 2:
+        return mean, math.nan
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
     return mean, student_t(count - 1) * math.sqrt(variance / count)
 
@@ -84,13 +92,14 @@ def replicate(
             run.reset_monitors()
         steps += run.run(until=until)
         for name, statistics in run.statistics().items():
-            found[name].append(statistics.mean)
+            if not math.isnan(statistics.mean):
+                found[name].append(statistics.mean)
         for name, values in tails.items():
-            observed = run.values(name)
-            values.append(float(np.quantile(observed, 0.95)) if len(observed) else math.nan)
+            if len(observed := run.values(name)):
+                values.append(float(np.quantile(observed, 0.95)))
     estimates = {}
     for name, values in found.items():
         mean, half_width = estimate(values)
-        p95 = math.fsum(tails[name]) / replications if name in tails else None
+        p95 = math.fsum(tails[name]) / len(tails[name]) if tails.get(name) else None
         estimates[name] = ReplicatedMean(mean, half_width, values, p95)
     return Replications(estimates, steps)

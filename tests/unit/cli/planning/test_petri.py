@@ -89,6 +89,22 @@ def test_run_prints_every_monitor_with_its_interval() -> None:
     assert text.count("±") == 11
 
 
+def test_a_monitor_that_observes_nothing_has_no_figures(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    own = OWN.replace('Unit("UNIT")', 'Unit("UNIT", timed=True)').replace('"A": "()", "B"', '"A": "() @+ 1", "B"')
+    path.write_text(
+        f"{own}\n\nfrom lavant.models.petri.monitors import DataCollection, Occurrences\n\n\ndef monitors():\n"
+        "    return [DataCollection('seen', 'Never', 'n'), Occurrences('grown', 'Grow')]\n"
+    )
+    code, text = lavant("run", path, "--seconds", 100)
+    assert code == 0
+    assert "nan" not in text
+    assert "nothing was observed: seen" in text
+    found = json.loads(lavant("run", path, "--seconds", 100, "--json")[1])["monitors"]
+    assert found["seen"] == {"mean": None, "half_width": None, "p95": None}
+    assert found["grown"]["mean"] == pytest.approx(1.0)
+
+
 def test_check_tells_of_a_dead_transition_and_of_a_place_without_bound_within_its_bound_of_states(
     tmp_path: Path,
 ) -> None:
