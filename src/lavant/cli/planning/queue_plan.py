@@ -178,9 +178,9 @@ def _print(scenario: QueueScenario, goal: QueueGoal, found: QueuePlan, *, is_mea
 
 def _s(seconds: float) -> str:
     """
-    >>> _s(0.2034), _s(12.0), _s(math.inf)
-    ('203 ms', '12.00 s', '∞')
+    >>> _s(0.2034), _s(12.0), _s(math.inf), _s(2e-69)
+    ('203 ms', '12.00 s', '∞', '0 ms')
     """
     if math.isinf(seconds):
         return "∞"
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{round(1000 * seconds, 6):.3g} ms"
