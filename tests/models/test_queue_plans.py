@@ -179,3 +179,44 @@ FILE = "[arrivals]\nrate = 30\n[consumers]\ncount = 5\nservice_s = 0.1\n[queue]\
 def test_a_wrong_file_is_refused_with_the_line(old: str, new: str, message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         ScenarioFile(FILE.replace(old, new), name="f.toml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arrival_rate_per_s": 0}, "arrival_rate_per_s must be a number above 0, got 0"),
+        ({"arrival_rate_per_s": math.inf}, "arrival_rate_per_s must be a number above 0, got inf"),
+        ({"arrival_scv": math.nan}, "arrival_scv must be a number from 0 on, got nan"),
+        ({"loss": -0.1}, "loss must be a number from 0 to below 1, got -0.1"),
+        ({"loss": 1.0}, "loss must be a number from 0 to below 1, got 1.0"),
+        ({"visibility_s": math.inf}, "visibility_s must be a number from 0 on, got inf"),
+        ({"link_s": "1"}, "link_s must be a number from 0 on, got 1"),
+        ({"order": "fifo"}, "order must be one of out-of-order, in-order, got fifo"),
+        ({"timer": None}, "timer must be one of receive, send, got None"),
+    ],
+)
+def test_a_scenario_of_a_program_is_checked_as_one_of_a_file_is(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        at_queue(**changes)
+
+
+def test_choices_may_be_given_as_texts() -> None:
+    """A text is not taken for the other choice."""
+    senders = phase_of(5, 0.1, 1.0)
+    ordered = at_queue(senders=senders, order="in-order")
+    assert ordered == at_queue(senders=senders, order=DeliveryOrder.IN_ORDER)
+    assert predict(ordered).delivery_s > 1.3 * predict(at_queue(senders=senders)).delivery_s
+
+
+@pytest.mark.parametrize(("count", "mean_s", "scv"), [(0, 0.1, 1.0), (2.5, 0.1, 1.0), (True, 0.1, 1.0), (1, 0.0, 1.0)])
+def test_threads_that_cannot_be_are_refused(count: int, mean_s: float, scv: float) -> None:
+    with pytest.raises(InvalidValue, match=r"(count|mean_s) must be a "):
+        phase_of(count, mean_s, scv)
+
+
+@pytest.mark.parametrize(
+    "goal", [{"delivery_s": 0.0}, {"delivery_s": math.nan}, {"percentile": 1.0}, {"duplicates": 0}]
+)
+def test_goals_that_cannot_be_are_refused(goal: dict[str, float]) -> None:
+    with pytest.raises(InvalidValue, match=f"got {next(iter(goal.values()))}"):
+        QueueGoal(**goal)

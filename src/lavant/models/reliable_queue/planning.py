@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from lavant.core.errors import Infeasible, InvalidValue
+from lavant.core.errors import Infeasible
 from lavant.models.reliable_queue import limits
 from lavant.models.reliable_queue.prediction import QueuePrediction, attempts_of, predict
 from lavant.models.reliable_queue.scenario import (
@@ -66,8 +66,6 @@ def plan(scenario: QueueScenario, goal: QueueGoal) -> QueuePlan:
     >>> found.least_consumers, round(found.best_visibility_s, 2)
     (5, 0.44)
     """
-    if goal.percentile is not None and not 0 < goal.percentile < 1:
-        raise InvalidValue(f"a percentile is a share between 0 and 1, such as 0.95, got {goal.percentile:g}")
     prediction = predict(scenario)
     least = None if goal.delivery_s is None else least_consumers(scenario, goal)
     best_s = best_timeout_s(scenario, goal) if scenario.timer is TimerStart.RECEIVE else None

@@ -21,7 +21,13 @@ from lavant.models.delay import delay_probability
 from lavant.models.layout import Floats
 from lavant.models.reliable_queue import attempts, bursts, grids, in_order, lindley
 from lavant.models.reliable_queue.columns import QueueColumns, change_s, evaluate
-from lavant.models.reliable_queue.scenario import DeliveryOrder, Phase, QueueScenario, TimerStart
+from lavant.models.reliable_queue.scenario import (
+    DeliveryOrder,
+    Phase,
+    QueueScenario,
+    TimerStart,
+    require_percentile,
+)
 
 ITERATIONS_MAX = 200
 TOLERANCE = 1e-9
@@ -114,6 +120,8 @@ def predict(scenario: QueueScenario, percentile: float | None = None) -> QueuePr
     >>> round(found.delivery_s, 5), round(found.consumers.utilisation, 3)
     (0.20816, 0.51)
     """
+    if percentile is not None:
+        require_percentile(percentile)
     require_stable(scenario)
     count = attempts_of(scenario)
     columns = _columns(scenario, count)

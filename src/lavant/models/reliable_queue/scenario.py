@@ -31,7 +31,9 @@ duplicates = 0.01            # messages that may be processed twice because the 
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
+from numbers import Integral, Real
 from typing import Annotated
 
 import msgspec
@@ -81,6 +83,9 @@ class ServiceTime(msgspec.Struct, frozen=True, kw_only=True):
     family: ServiceFamily = ServiceFamily.GAMMA
 
     def __post_init__(self) -> None:
+        _require(_is_number(self.mean_s) and self.mean_s > 0, "mean_s", self.mean_s, "a time above 0")
+        _require(_is_number(self.scv) and self.scv >= 0, "scv", self.scv, "a number from 0 on")
+        _coerce(self, "family", ServiceFamily)
         if self.family is ServiceFamily.HYPEREXPONENTIAL and self.scv < 1:
             raise InvalidValue(f"a hyperexponential time has a service_scv of 1 or more, got {self.scv:g}; take gamma")
 
@@ -90,6 +95,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int
     service: ServiceTime
+
+    def __post_init__(self) -> None:
+        is_count = isinstance(self.count, Integral) and not isinstance(self.count, bool) and self.count >= 1
+        _require(is_count, "count", self.count, "a whole number from 1 on")
 
     @property
     def rate_per_s(self) -> float:
@@ -111,6 +120,21 @@ class QueueScenario(msgspec.Struct, frozen=True, kw_only=True):
     order: DeliveryOrder = DeliveryOrder.OUT_OF_ORDER
     link_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("arrival_rate_per_s", 5e-324),
+            ("arrival_scv", 0.0),
+            ("visibility_s", 0.0),
+            ("link_s", 0.0),
+        ):
+            value = getattr(self, name)
+            _require(
+                _is_number(value) and value >= least, name, value, "a number above 0" if least else "a number from 0 on"
+            )
+        _require(_is_number(self.loss) and 0 <= self.loss < 1, "loss", self.loss, "a number from 0 to below 1")
+        _coerce(self, "timer", TimerStart)
+        _coerce(self, "order", DeliveryOrder)
+
     @property
     def in_time_s(self) -> float:
         """The longest service whose acknowledgement is back before the timeout."""
@@ -130,6 +154,38 @@ class QueueGoal(msgspec.Struct, frozen=True, kw_only=True):
     """Of the delivery time; None: its mean."""
     duplicates: float = 0.01
     """Messages that may be processed twice because the timeout is short, as a share."""
+
+    def __post_init__(self) -> None:
+        if self.delivery_s is not None:
+            is_time = _is_number(self.delivery_s) and self.delivery_s > 0
+            _require(is_time, "delivery_s", self.delivery_s, "a time above 0")
+        if self.percentile is not None:
+            require_percentile(self.percentile)
+        is_share = _is_number(self.duplicates) and 0 < self.duplicates < 1
+        _require(is_share, "duplicates", self.duplicates, "a share between 0 and 1")
+
+
+def require_percentile(fraction: float) -> None:
+    if not _is_number(fraction) or not 0 < fraction < 1:
+        raise InvalidValue(f"a percentile is a share between 0 and 1, such as 0.95, got {fraction}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _require(is_right: bool, name: str, value: object, wanted: str) -> None:
+    if not is_right:
+        raise InvalidValue(f"{name} must be {wanted}, got {value}")
+
+
+def _coerce(struct: msgspec.Struct, name: str, kind: type[StrEnum]) -> None:
+    """Take a choice by its text, too."""
+    given = getattr(struct, name)
+    if not isinstance(given, kind):
+        if given not in list(kind):
+            raise InvalidValue(f"{name} must be one of {', '.join(kind)}, got {given}")
+        msgspec.structs.force_setattr(struct, name, kind(given))
 
 
 class _Arrivals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
