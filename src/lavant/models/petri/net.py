@@ -33,10 +33,10 @@ from lavant.models.petri.language.expressions import (
     typed,
 )
 from lavant.models.petri.language.inscriptions import (
-    Choice,
     Multiset,
     TokenPattern,
     expressions_in,
+    marking_expressions,
     parse_putting,
     parse_taking,
     typed_delay,
@@ -220,8 +220,8 @@ class Page:
             with self._blame(f"arc to {place!r}"):
                 arc = Arc(place, text, puts=parse_putting(text, scope, self._find(place).colour))
                 assert arc.puts is not None
-                for each in expressions_in(arc.puts):
-                    if each.is_random and not any(each is term_delay for term_delay in _delays(arc.puts)):
+                for each in marking_expressions(arc.puts):
+                    if each.is_random:
                         raise InvalidValue(f"`{text}` draws a random token; draw it in the action, to a variable")
                 yield arc
 
@@ -415,15 +415,6 @@ def conjuncts(guard: Expression) -> list[Expression]:
 
 def _names(node: ast.AST, whole: Expression) -> frozenset[str]:
     return frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name)) & whole.names
-
-
-def _delays(multiset: Multiset) -> Iterator[Expression]:
-    for each in multiset:
-        if isinstance(each, Choice):
-            yield from _delays(each.then)
-            yield from _delays(each.otherwise)
-        elif each.delay is not None:
-            yield each.delay
 
 
 @contextmanager

@@ -116,6 +116,24 @@ def test_a_random_number_cannot_be_enumerated() -> None:
         explore(net.flatten())
 
 
+def test_random_times_that_only_delays_depend_on_do_not_matter() -> None:
+    net, page = a_page()
+    later = net.colour(Int("Later", timed=True))
+    net.variables(twice=net.scope.colours["REAL"])
+    page.place("A", later, [1])
+    page.transition(
+        "Serve",
+        takes={"A": "n"},
+        action="r = exponential(1.0); twice = 2 * r; ok = bernoulli(0.5); m = n + 1",
+        puts={"A": "m @+ twice if ok else n"},
+        delay="r",
+        guard="n < 3",
+    )
+    space = explore(net.flatten())
+    assert (space.states, space.is_complete) == (3, True)
+    assert space.trace(1)[0].binding == {"n": 1, "m": 2, "ok": True}
+
+
 def test_a_transition_of_low_priority_waits_in_the_state_space_too() -> None:
     net, page = a_page()
     page.place("A", net.scope.colours["INT"], [0])

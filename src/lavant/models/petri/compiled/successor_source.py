@@ -13,7 +13,7 @@ from lavant.core.errors import InvalidValue
 from lavant.models.petri.compiled.bindings import ArcPlan, BindingPlan, Source, enough, plan_bindings
 from lavant.models.petri.hierarchy import FlatNet, FlatTransition
 from lavant.models.petri.language.expressions import Expression
-from lavant.models.petri.language.inscriptions import Choice, Multiset
+from lavant.models.petri.language.inscriptions import Choice, Multiset, marking_expressions
 from lavant.models.petri.language.python_source import function_source, python_of
 
 ENUMERABLE = ("bernoulli", "discrete")
@@ -26,7 +26,31 @@ def places_of(flat: FlatTransition) -> list[int]:
 
 def variables_of(flat: FlatTransition, plan: BindingPlan) -> list[str]:
     bound = {name for arc in plan.arcs for name, _ in arc.binds}
-    return sorted(bound | set(flat.transition.free) | {name for name, _ in flat.transition.action})
+    return sorted(bound | set(flat.transition.free) | {name for name, _ in drawn_without_time(flat)})
+
+
+def drawn_without_time(flat: FlatTransition) -> list[tuple[str, Expression]]:
+    """The variables of the action, but for random ones that only delays depend on."""
+    action = flat.transition.action
+    needed = {name for _, multiset in flat.puts for each in marking_expressions(multiset) for name in each.names}
+    for name, expression in reversed(action):
+        if name in needed:
+            needed |= expression.names
+    kept: list[tuple[str, Expression]] = []
+    left_out: set[str] = set()
+    for name, expression in action:
+        if name not in needed and (_is_innumerable(expression) or expression.names & left_out):
+            left_out.add(name)
+        else:
+            kept.append((name, expression))
+    return kept
+
+
+def _is_innumerable(expression: Expression) -> bool:
+    """Whether a random value has too many values to try, or is no draw alone."""
+    call = expression.node
+    is_alone = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ENUMERABLE
+    return expression.is_random and not is_alone
 
 
 def successor_source(flat: FlatNet) -> tuple[str, list[list[str]]]:
@@ -61,7 +85,7 @@ class _Successors:
         for arc in self.plan.arcs:
             self._match(arc)
         self._free(self.plan.free)
-        for name, expression in self.transition.transition.action:
+        for name, expression in drawn_without_time(self.transition):
             self._draw(name, expression)
         self._occur()
         out.depth = depth
@@ -93,12 +117,14 @@ class _Successors:
         if not expression.is_random:
             self.out.add(f"v_{name} = {source}")
             return
-        kind = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
-        if kind not in ENUMERABLE or not isinstance(call, ast.Call):
+        if _is_innumerable(expression):
             raise InvalidValue(
                 f"transition {self.transition.name}, action: `{name} = {ast.unparse(expression.node)}` has too many "
                 f"values for a state space; only {' and '.join(ENUMERABLE)}, alone, can be enumerated"
             )
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Name)
+        kind = call.func.id
         parts = [
             Expression(each, expression.colour, expression.types, expression.names, frozenset()) for each in call.args
         ]

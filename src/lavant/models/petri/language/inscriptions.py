@@ -87,13 +87,28 @@ def token_count(count: int) -> int:
 
 
 def expressions_in(multiset: Multiset) -> Iterator[Expression]:
+    yield from marking_expressions(multiset)
+    yield from delays_in(multiset)
+
+
+def marking_expressions(multiset: Multiset) -> Iterator[Expression]:
+    """Those that decide which tokens there are, not when."""
     for each in multiset:
         if isinstance(each, Choice):
             yield each.test
-            yield from expressions_in(each.then)
-            yield from expressions_in(each.otherwise)
+            yield from marking_expressions(each.then)
+            yield from marking_expressions(each.otherwise)
         else:
-            yield from (part for part in (each.token, each.count, each.delay) if part is not None)
+            yield from (part for part in (each.token, each.count) if part is not None)
+
+
+def delays_in(multiset: Multiset) -> Iterator[Expression]:
+    for each in multiset:
+        if isinstance(each, Choice):
+            yield from delays_in(each.then)
+            yield from delays_in(each.otherwise)
+        elif each.delay is not None:
+            yield each.delay
 
 
 def parse_taking(text: str, scope: Scope, colour: ColourSet) -> tuple[TokenPattern, ...]:
