@@ -180,6 +180,13 @@ def test_net_and_queue_machine_agree_on_any_scenario(name: str) -> None:
     assert predict(scenario).delivery_s == pytest.approx(machine.delivery_s.mean, rel=0.08)
 
 
+def test_the_net_counts_messages_whose_timeout_is_longer_than_the_load_lasts() -> None:
+    scenario = at_queue(loss=0.05, visibility_s=2_000.0)
+    net = simulate_net(scenario, messages=3_000, seed=6)
+    assert net.attempts == pytest.approx(1 / 0.95, rel=0.02)
+    assert abs(net.delivery_s.mean - predict(scenario).delivery_s) < 1.2 * net.delivery_s.half_width
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("q", EXPECTED_W)
 @pytest.mark.parametrize("threads", range(4, 11))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 
 from lavant.core.errors import InvalidValue
@@ -17,12 +18,19 @@ from lavant.simulation.reliable_queue.observed import ObservedQueue, observed
 WARM_UP = 0.1
 TIMEOUT_S_MIN = 1e-6
 """The net's timeouts are positive."""
+DELIVERED_S = 1e15
+"""Later than any delivery."""
 
 
 def simulate_net(scenario: QueueScenario, *, messages: int, seed: int) -> ObservedQueue:
-    """Run the net until about so many messages are produced; the first tenth of the time is the warm-up."""
+    """Run the net until about so many messages are produced; the first tenth of the time is the warm-up.
+
+    Then it runs on until all of them are delivered: a lost one may be late by many timeouts. So that the load does not
+    end earlier, a few more are produced than are counted.
+    """
     require_stable(scenario)
-    given = net_of(scenario)
+    spread = math.sqrt(messages * max(1.0, scenario.arrival_scv))
+    given = msgspec.structs.replace(net_of(scenario), messages=math.ceil(messages + 5.0 * spread))
     delivered = DataCollection("Delivered_Id", "Recv_Proc'Deliver", "sent.id")
     run = Simulation(reliable_queue(given).flatten(), np.random.default_rng(seed), (*monitors(given), delivered))
     length_s = messages / scenario.arrival_rate_per_s
@@ -30,9 +38,10 @@ def simulate_net(scenario: QueueScenario, *, messages: int, seed: int) -> Observ
     last_id = run.counts()["Send_Proc'Produce"]
     run.reset_monitors()
     run.run(until=length_s)
-    measured, counts = run.statistics(), run.counts()
-    ids = run.values(delivered.name)
-    is_new = ids > last_id
+    measured, produced = run.statistics(), run.counts()["Send_Proc'Produce"]
+    run.run(until=DELIVERED_S)
+    counts, ids = run.counts(), run.values(delivered.name)
+    is_new = (ids > last_id) & (ids <= produced)
     _, first = np.unique(ids[is_new], return_index=True)  # a message may come twice, and is delivered the first time
     starts = counts["Broker'Get_Oldest_Msg" if given.order == IN_ORDER else "Broker'Get_Msg"]
     return observed(
