@@ -89,6 +89,10 @@ class Simulation:
 
         `ended` says which: "time", "steps", "breakpoint" or "dead". Returns the steps made.
         """
+        if not isinstance(until, int | float) or not until >= self.now:
+            raise InvalidValue(f"the clock is at {self.now:g}; until is a time from there on, got {until}")
+        if steps is not None and (not isinstance(steps, int) or steps < 0):
+            raise InvalidValue(f"steps is a whole number from 0 on, got {steps}")
         if until == math.inf and steps is None and self._never_ends():
             raise InvalidValue("the net may run for ever; give a time or a number of steps")
         done = since = 0

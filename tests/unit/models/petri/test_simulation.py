@@ -182,6 +182,18 @@ def test_one_token_cannot_be_two(arcs: dict[str, dict[str, str]]) -> None:
     assert simulated(net).run(steps=3) == 0
 
 
+@pytest.mark.parametrize("given", [{"until": 4.0}, {"until": math.nan}, {"until": "9"}, {"steps": -1}, {"steps": 1.5}])
+def test_a_run_ends_in_the_future(given: dict[str, float]) -> None:
+    net, page = a_page()
+    page.place("A", net.scope.colours["Later"], [1])
+    page.transition("T", takes={"A": "n"}, puts={"A": "n @+ 1"})
+    run = simulated(net)
+    run.run(until=5.0)
+    with pytest.raises(InvalidValue, match=f"got {next(iter(given.values()))}"):
+        run.run(**given)  # type: ignore[arg-type]
+    assert (run.now, run.run(until=5.0)) == (5.0, 0)
+
+
 def test_a_negative_delay_names_the_transition() -> None:
     net, page = a_page()
     page.place("A", net.scope.colours["Later"], [1])
