@@ -19,7 +19,7 @@ CELL = (230.0, 150.0)
 
 MARKING_LINES, MARKING_WIDTH = 4, 44
 """Lines of a marking that are drawn, and characters of a line."""
-BENDS = (0.0, 28.0, -28.0, 46.0, -46.0, 70.0, -70.0, 100.0, -100.0, 140.0, -140.0)
+BENDS = (0.0, *(side * by for by in (28.0, 46.0, 70.0, 100.0, 140.0, 190.0, 250.0, 320.0) for side in (1, -1)))
 """How far an arc leaves the straight line, from the first to the last resort, if a node is in its way."""
 
 Point = tuple[float, float]
