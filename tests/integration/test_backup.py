@@ -21,7 +21,7 @@ from tests.integration.data_directories import Writer, opened, state_of
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
 from lavant import connect
-from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError, StorageLocked
+from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError, StorageFailed, StorageLocked
 from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 from lavant.service.storage.backups.archive import DESCRIPTION, verify
 from lavant.service.storage.backups.restore import restore
@@ -285,3 +285,17 @@ def test_the_command_backs_up_a_stopped_directory(made: Path, tmp_path: Path) ->
     assert f"{verify(tmp_path / 'b.tar').position:,} records up to" in done.stdout
     missing = lavant("backup", tmp_path / "c.tar", "--data", tmp_path)
     assert "is not a data directory" in missing.stderr
+
+
+def test_a_backup_that_does_not_fit_on_its_disk_says_so_and_leaves_nothing(made: Path, tmp_path: Path) -> None:
+    with Served(tmp_path / "data") as server:
+        with connect(server.url) as client:
+            client.create_queue("full").send(bytes(100_000))
+        for place in (("--url", server.url), ("--data", str(made))):
+            words = " ".join([str(LAVANT), "backup", str(tmp_path / "b.tar"), *place])
+            shell = ["sh", "-c", f"ulimit -f 8; exec {words}"]
+            done = subprocess.run(shell, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
+            assert done.returncode == StorageFailed.exit_code
+            said = f"{tmp_path / 'b.tar'} could not be written: File too large; nothing is left of it"
+            assert done.stderr == f"lavant: {said}\n"
+            assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from tests.integration.serving import LAVANT, WAIT_S_MAX, Served
 
+from lavant.cli.reports import doctor as checks
 from lavant.core.errors import InvalidValue, ServerUnreachable
+from lavant.service.auth.keys import KeyEntry, entry_text, sha256_of
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,24 @@ def test_doctor_says_what_is_bad_and_what_to_do(tmp_path: Path) -> None:
     assert "BAD" in done.stdout
     assert "→ start one with `lavant serve --data DIR --port 1`" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_doctor_misses_a_server_that_it_was_asked_for(tmp_path: Path) -> None:
+    done = lavant("doctor", "--url", "lavant://127.0.0.1:1", "--data", str(tmp_path), "--json")
+    assert done.returncode == 1
+    assert [each["what"] for each in json.loads(done.stdout) if each["verdict"] == "bad"] == [
+        "server at http://127.0.0.1:1"
+    ]
+    [by_default] = checks.server("lavant://127.0.0.1:1", is_expected=False)
+    assert by_default.verdict == "note"
+
+
+def test_doctor_tries_the_key(tmp_path: Path) -> None:
+    entry = KeyEntry(name="app", sha256=sha256_of("secret"), scopes=["publish"])
+    (tmp_path / "keys.toml").write_text(entry_text(entry))
+    with Served(tmp_path / "data", "--keys-file", str(tmp_path / "keys.toml")) as server:
+        found = [checks.server(server.url, key)[1] for key in ("secret", "another", "")]
+    assert [(each.what, each.verdict) for each in found] == [("API key", "ok"), ("API key", "bad"), ("API key", "bad")]
 
 
 def test_top_shows_queues_and_rates(served: Served) -> None:

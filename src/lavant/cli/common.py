@@ -126,6 +126,27 @@ def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def confirm(question: str) -> None:
+    """Ask a person on standard error; the command ends unless the answer is yes."""
+    try:
+        is_sure = typer.confirm(question, err=True)
+    except typer.Abort:  # no answer at all, as in a script
+        print(file=sys.stderr)
+        is_sure = False
+    if not is_sure:
+        print("lavant: nothing was changed; answer y, or give --yes", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)
+
+
+def bytes_of(argument: str) -> bytes:
+    """The bytes of an argument that is sent as it is, also if they are not UTF-8.
+
+    >>> bytes_of("größer"), bytes_of("\\udcff")
+    (b'gr\\xc3\\xb6\\xc3\\x9fer', b'\\xff')
+    """
+    return argument.encode(errors="surrogateescape")
+
+
 def check_readable(path: Path) -> None:
     """Raise in one line if a file cannot be read."""
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import EXIT_FAILED, AsJson
+from lavant.cli.common import EXIT_FAILED, AsJson, bytes_of
 
 explain = typer.Typer(help="Explain matches.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def match(
     from lavant.core.publications.json_lines import publication_of  # noqa: PLC0415
 
     parsed = Filter.parse(filter)
-    attributes = publication_of(publication.encode()).attributes
+    attributes = publication_of(bytes_of(publication)).attributes
     matches = parsed.matches(attributes)
     lines = explain_filter(parsed, attributes)
     if as_json:

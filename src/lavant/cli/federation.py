@@ -18,6 +18,7 @@ from lavant.cli.common import (
     Url,
     ask_http,
     client,
+    confirm,
     counted,
     narrator,
     print_json,
@@ -215,7 +216,7 @@ def rm(
     waiting = {link["neighbour"]: link["waiting"] for link in links}
     if not yes and neighbour in waiting:  # otherwise the broker says which neighbours it has
         waits = counted(waiting[neighbour], "publication")
-        typer.confirm(f"Remove {neighbour}, with {waits} waiting for it?", abort=True)
+        confirm(f"Remove {neighbour}, with {waits} waiting for it?")
     removed = ask_http(url, f"/federation/neighbours/{neighbour}", key, ca_file, method="DELETE")
     waited = counted(removed["publications"], "publication")
     lines = [f"{neighbour} is removed, with {waited} ({removed['bytes']:,} bytes) that waited for it"]

@@ -155,4 +155,5 @@ def _text(source: Path | str) -> str:
     try:
         return Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise InvalidValue(f"cannot read the definitions of jobs in {str(source)!r:.80}: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidValue(f"cannot read the definitions of jobs in {str(source)!r:.80}: {why}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from lavant.cli import app, commands, common
 from lavant.cli.commands import SECTIONS
+from lavant.cli.messaging.publications import attributes_of
 from lavant.core import errors
 from lavant.core.errors import LavantError
 
@@ -202,3 +204,65 @@ def test_an_option_that_an_error_names_exists(file: str, option: str) -> None:
     is_server = file.startswith("src/lavant/service/") and "/storage/" not in file
     known = parameters(("serve",)) if is_server else {each for words in LEAVES for each in parameters(words)}
     assert option in known | OF_OTHERS, f"{file}: no command has {option}"
+
+
+def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    program = "from lavant.cli import app; app()"
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    return subprocess.run([sys.executable, "-c", program, *words], text=True, check=False, **streams)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["--version", "--help", "config show", "config show --json"])
+def test_output_to_a_full_disk_is_one_line_and_a_failure(words: str, unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = run(*words.split(), stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
+    assert done.returncode == errors.Internal.exit_code
+    assert done.stderr == "lavant: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_ends_a_command_without_a_word(unbuffered: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = run("config", "show", stdout=closed, env={"PYTHONUNBUFFERED": unbuffered})
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_command_runs_with_all_its_streams_closed() -> None:
+    shell = f'"{sys.executable}" -c "from lavant.cli import app; app()" config show <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", shell], check=False).returncode == 0
+
+
+def test_a_bug_has_a_traceback_and_the_code_of_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lavant.cli.jobs.job.client", None)
+    monkeypatch.setattr(sys, "argv", ["lavant", "job", "show", "1"])
+    with pytest.raises(SystemExit) as ended:
+        app()
+    assert ended.value.code == errors.Internal.exit_code
+    assert "TypeError" in capsys.readouterr().err
+
+
+NOT_UTF8 = os.fsdecode(b"\xff")
+
+
+TAKING_BYTES = [words for words in LEAVES if words[0] in ("explain", "queue", "job", "schedule")]
+TAKING_BYTES.remove(("job", "wait"))  # it waits for a server
+
+
+@pytest.mark.parametrize("words", TAKING_BYTES, ids=" ".join)
+def test_arguments_that_are_not_utf8_give_no_traceback(words: tuple[str, ...]) -> None:
+    command: Any = typer.main.get_command(commands)
+    for word in words:
+        command = command.commands[word]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    asks = ["--url", "lavant://127.0.0.1:1"] if "--url" in parameters(words) else []
+    result = CliRunner().invoke(commands, [*words, *(NOT_UTF8 for _ in arguments), *asks])
+    assert isinstance(result.exception, SystemExit | LavantError), result.exception
+
+
+def test_a_value_that_is_not_utf8_is_text() -> None:
+    assert attributes_of([f"a={NOT_UTF8}"]) == {"a": NOT_UTF8}  # which the client refuses by its name

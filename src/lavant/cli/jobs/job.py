@@ -15,6 +15,7 @@ from lavant.cli.common import (
     Key,
     Url,
     body_of,
+    bytes_of,
     client,
     print_json,
     print_table,
@@ -64,7 +65,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a job and print its number. With --wait, exit code 1 if it did not complete."""
-    given = sys.stdin.buffer.read() if input_ == "-" else (input_ or "").encode()
+    given = sys.stdin.buffer.read() if input_ == "-" else bytes_of(input_ or "")
     with client(url, key, ca_file) as server:
         number = server.submit(job_type, given, name=name)
         if wait_s is None:

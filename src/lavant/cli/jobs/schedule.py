@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from lavant.cli.common import AsJson, CaFile, Key, Url, body_of, client, print_json, print_table, report, time_of
+from lavant.cli.common import (
+    AsJson,
+    CaFile,
+    Key,
+    Url,
+    body_of,
+    bytes_of,
+    client,
+    print_json,
+    print_table,
+    report,
+    time_of,
+)
 from lavant.client.values.mirror import to_protocol
 from lavant.core.addresses import QUEUES_URL
 
@@ -34,7 +46,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Add a schedule, or replace the one of this name. Give --cron or --every, and --job or --queue."""
-    given = sys.stdin.buffer.read() if body == "-" else (body or "").encode()
+    given = sys.stdin.buffer.read() if body == "-" else bytes_of(body or "")
     with client(url, key, ca_file) as server:
         state = to_protocol(server.schedule(name, cron=cron, every_s=every_s, job=job, queue=queue, body=given))
     text = f"schedule {state.name} fires next at {time_of(state.next_ms)}"

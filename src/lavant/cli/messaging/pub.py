@@ -18,6 +18,7 @@ from lavant.cli.common import (
     Encryption,
     Key,
     Url,
+    bytes_of,
     client,
     print_json,
     progress_console,
@@ -68,10 +69,10 @@ def pub(
         raise InvalidValue("give NAME=VALUE or --file, not both")
     if not attributes and payload is not None:
         raise InvalidValue('--payload needs NAME=VALUE; in JSON lines, use "@payload" in base64')
+    given = attributes_of(attributes or [])
     with client(url, key, ca_file, encryption=encrypt, is_patient=True) as server:
-        if attributes:
-            given = attributes_of(attributes)
-            id = server.publish(given, payload=None if payload is None else payload.encode())
+        if given:
+            id = server.publish(given, payload=None if payload is None else bytes_of(payload))
             print_json({"id": id}) if as_json else print(id)
             return
         publishing = _Publishing(server, rate)

@@ -113,7 +113,7 @@ def gathered(values: Iterable[T], at_most: int) -> Iterator[list[T]]:
 def _value(text: str) -> AttributeValue:
     try:
         value = msgspec.json.decode(text)
-    except UNDECODABLE:
+    except (*UNDECODABLE, UnicodeEncodeError):
         return text
     return value if isinstance(value, str | int | float | bool) else text
 

@@ -24,7 +24,9 @@ from lavant.cli.common import (
     QueueName,
     Url,
     body_of,
+    bytes_of,
     client,
+    confirm,
     counted,
     note,
     print_json,
@@ -262,7 +264,7 @@ def send(
 ) -> None:
     """Send messages, and print their numbers once they are on the server's disk."""
     delay_s = in_seconds(delay_ms)
-    bodies = iter([text.encode() for text in body]) if body else _stdin_lines()
+    bodies = iter([bytes_of(text) for text in body]) if body else _stdin_lines()
     with client(url, key, ca_file) as server:
         while some := [
             values.SendEntry(each, delay_s=delay_s, group=group, deduplication=deduplication)
@@ -335,7 +337,7 @@ def _confirm(what: str, queue: Queue, yes: bool) -> None:
     if not yes:
         figures = queue.describe().figures
         held = figures.visible + figures.in_flight + figures.delayed
-        typer.confirm(f"{what} {queue.name}, which holds {counted(held, 'message')}?", abort=True, err=True)
+        confirm(f"{what} {queue.name}, which holds {counted(held, 'message')}?")
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:

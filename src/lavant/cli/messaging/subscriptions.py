@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lavant.broker.subscriptions.limits import WEBHOOK_TIMEOUT_MS_MAX, WEBHOOK_TIMEOUT_MS_MIN
-from lavant.cli.common import AsJson, CaFile, Encryption, Key, Url, client, print_json, print_table, report, time_of
+from lavant.cli.common import (
+    AsJson,
+    CaFile,
+    Encryption,
+    Key,
+    Url,
+    client,
+    confirm,
+    print_json,
+    print_table,
+    report,
+    time_of,
+)
 from lavant.client.values.mirror import to_protocol
 from lavant.core.addresses import QUEUES_URL
 from lavant.core.errors import InvalidValue, LavantError
@@ -120,7 +132,7 @@ def rm(
     with client(url, key, ca_file) as server:
         server.subscription(name)  # raises if there is none, before anybody is asked
         if not yes:
-            typer.confirm(f"Remove {name} and its waiting notifications?", abort=True, err=True)
+            confirm(f"Remove {name} and its waiting notifications?")
         server.unsubscribe(name)
     report(f"{name} is gone", as_json=as_json, removed=name)
 

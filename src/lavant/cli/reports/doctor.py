@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from lavant.cli.reports.fetch import fetch, http_address, opened
-from lavant.core.errors import LavantError, MissingComponent, ServerUnreachable, Unavailable
+from lavant.core.errors import Denied, LavantError, MissingComponent, ServerUnreachable, Unavailable
 from lavant.core.packages import named_extras
 
 PYTHON_MIN = (3, 11)
@@ -138,27 +138,41 @@ def memory() -> Finding:
     return Finding("machine", CheckVerdict.OK, f"{cores} cores, {total / (1 << 30):.0f} GiB, {platform.platform()}")
 
 
-def server(url: str, key: str = "", ca_file: Path | None = None) -> list[Finding]:
-    """Whether the server is ready, the clocks agree, memory is left, and its disk has room and is not slow."""
+def server(url: str, key: str = "", ca_file: Path | None = None, *, is_expected: bool = True) -> list[Finding]:
+    """Whether the server is ready and knows the key, the clocks agree, memory is left, and its disk has room and is
+    not slow. A server that is not there is bad if it `is_expected`.
+    """
     name = f"server at {http_address(url)}"
     try:
         with opened(url, "/readyz", key, ca_file, timeout_s=TIMEOUT_S) as response:
             said, date = response.read(1000).decode(errors="replace").strip(), response.headers.get("date")
     except LavantError as error:
-        return [_no_answer(name, error)]
-    findings = [Finding(name, CheckVerdict.OK, said)]
+        return [_no_answer(name, error, is_expected=is_expected)]
+    findings = [Finding(name, CheckVerdict.OK, said), *_key(url, key, ca_file)]
     if date is not None:
         findings.append(_clock(parsedate_to_datetime(date).timestamp()))
     metrics = _metrics(url, key, ca_file)
     return [*findings, *_memory(metrics), *_server_disk(metrics), *_own_time(metrics)]
 
 
-def _no_answer(name: str, error: LavantError) -> Finding:
+def _no_answer(name: str, error: LavantError, *, is_expected: bool) -> Finding:
     if isinstance(error, Unavailable) and not isinstance(error, ServerUnreachable):
         return Finding(name, CheckVerdict.BAD, f"not ready: {error}", "look at its log")
     said, _, remedy = str(error).partition("; ")
-    verdict = CheckVerdict.NOTE if isinstance(error, ServerUnreachable) else CheckVerdict.BAD
-    return Finding(name, verdict, said, remedy)
+    is_absent = isinstance(error, ServerUnreachable) and not is_expected
+    return Finding(name, CheckVerdict.NOTE if is_absent else CheckVerdict.BAD, said, remedy)
+
+
+def _key(url: str, key: str, ca_file: Path | None) -> list[Finding]:
+    """Whether the server takes requests with this key, or without one."""
+    try:
+        fetch(url, "/queues?limit=1", key, ca_file, timeout_s=TIMEOUT_S)
+    except Denied as error:
+        said, _, remedy = str(error).partition("; ")
+        return [Finding("API key", CheckVerdict.BAD, said, remedy)]
+    except LavantError as error:
+        return [Finding("API key", CheckVerdict.NOTE, f"not tried: {error}")]
+    return [Finding("API key", CheckVerdict.OK, "known to the server")] if key else []
 
 
 def _metrics(url: str, key: str, ca_file: Path | None) -> dict[str, float]:

@@ -12,7 +12,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lavant.client.connection.settings import nobody_answers, tls_context
+from lavant.client.connection.settings import check_key, nobody_answers, tls_context
 from lavant.core import addresses
 from lavant.core.errors import (
     AccessDenied,
@@ -78,6 +78,7 @@ def opened(
 ) -> Iterator[HTTPResponse]:
     """The answer, to be read in parts; otherwise like `fetch`."""
     address = http_address(url)
+    check_key(key)
     headers = {"authorization": f"Bearer {key}"} if key else {}
     if body is not None:
         headers["content-type"] = "application/json"

@@ -13,7 +13,7 @@ import typer
 from lavant.cli.common import AsJson, CaFile, Key, Url, counted, report, time_of
 from lavant.cli.server.check import byte_bar, contents_line
 from lavant.core.addresses import QUEUES_URL
-from lavant.core.errors import CorruptSnapshot, InvalidValue
+from lavant.core.errors import CorruptSnapshot, InvalidValue, LavantError, StorageFailed
 
 if TYPE_CHECKING:
     from lavant.service.storage.backups.archive import BackupDescription
@@ -42,7 +42,7 @@ def backup(
     if file.exists():
         raise InvalidValue(f"{file} exists already; give a new file")
     with _written(file) as (partial, target):
-        size_bytes = _download(url, key, ca_file, target) if data is None else _copy(data, target)
+        size_bytes = _download(url, key, ca_file, file, target) if data is None else _copy(data, file, target)
         target.close()
         with byte_bar(size_bytes, "verifying") as on_part:
             description = verify(partial, on_part)
@@ -86,9 +86,9 @@ def _written(file: Path) -> Iterator[tuple[Path, BinaryIO]]:
         # Messages are in it: nobody else may read it.
         target = os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
     except OSError as error:
-        raise InvalidValue(f"cannot write {partial}: {error.strerror}") from None
+        raise InvalidValue(f"cannot write {file}: {error.strerror}") from None
     try:
-        with target:
+        with _writing(file), target:
             yield partial, target
         partial.rename(file)
         sync_directory(file.parent)
@@ -97,7 +97,17 @@ def _written(file: Path) -> Iterator[tuple[Path, BinaryIO]]:
         raise
 
 
-def _download(url: str, key: str, ca_file: Path | None, target: BinaryIO) -> int:
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, LavantError):
+            raise
+        raise StorageFailed(f"{file} could not be written: {error.strerror}; nothing is left of it") from None
+
+
+def _download(url: str, key: str, ca_file: Path | None, file: Path, target: BinaryIO) -> int:
     from lavant.cli.reports.fetch import opened  # noqa: PLC0415
     from lavant.service.storage.backups.archive import PART_BYTES  # noqa: PLC0415
 
@@ -105,20 +115,23 @@ def _download(url: str, key: str, ca_file: Path | None, target: BinaryIO) -> int
         size_bytes = int(response.headers["content-length"])
         with byte_bar(size_bytes, "backing up") as on_part:
             while part := response.read(PART_BYTES):
-                target.write(part)
+                with _writing(file):  # `opened` would take the disk's error for the server's
+                    target.write(part)
                 on_part(len(part))
     _sync(target)
     return size_bytes
 
 
-def _copy(data: Path, target: BinaryIO) -> int:
+def _copy(data: Path, file: Path, target: BinaryIO) -> int:
     from lavant.service.storage.backups.source import stopped_backup  # noqa: PLC0415
 
     with stopped_backup(data) as source, byte_bar(source.size_bytes, "backing up") as on_part:
         for part in source.parts():
-            target.write(part)
+            with _writing(file):  # otherwise it would be told as an error of the data directory
+                target.write(part)
             on_part(len(part))
-        _sync(target)
+        with _writing(file):
+            _sync(target)
         return source.size_bytes
 
 

@@ -20,14 +20,21 @@ def doctor(
     ca_file: CaFile = None,
     data: Annotated[Path, typer.Option(help="data directory whose disk is checked")] = Path("."),
     as_json: AsJson = False,
+    *,
+    context: typer.Context,
 ) -> None:
-    """Check that this machine has what Lavant needs and that the server is healthy. Exit code 1 if not."""
+    """Check that this machine has what Lavant needs and that the server is healthy. Exit code 1 if not.
+
+    Without --url, no server needs to run at the default address.
+    """
     import msgspec  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     from lavant.cli.reports import doctor as checks  # noqa: PLC0415
 
     out = console()
+    source = context.get_parameter_source("url")
+    is_expected = source is None or source.name != "DEFAULT"
     with progress_console().status("checking"):
         findings = [
             checks.python(),
@@ -36,7 +43,7 @@ def doctor(
             checks.disk(data),
             checks.open_files(),
             checks.java(),
-            *checks.server(url, key, ca_file),
+            *checks.server(url, key, ca_file, is_expected=is_expected),
         ]
     if as_json:
         print(msgspec.json.encode(findings).decode())

@@ -6,11 +6,12 @@ import os
 import ssl
 from pathlib import Path
 from typing import NamedTuple, Self
+from urllib.parse import urlsplit
 
 from lavant.client.bodies import utf8
 from lavant.client.connection.redirects import Redirects
 from lavant.client.connection.retries import Retries
-from lavant.core.addresses import QUEUES_URL, Address
+from lavant.core.addresses import QUEUES_URL, Address, is_loopback
 from lavant.core.errors import InvalidValue, ServerUnreachable
 from lavant.core.seconds import check_seconds
 
@@ -44,6 +45,7 @@ class ConnectionSettings(NamedTuple):
         address = Address.parse(url)
         if not isinstance(key, str):
             raise InvalidValue(f"the API key must be a string, got {type(key).__name__}; see `encryption` for a Key")
+        check_key(key)
         token = utf8(key, "the API key")
         tls = tls_context(str(address), ca_file, is_secure=address.is_secure)
         return cls(address, token, timeout_s, retries, tls, Redirects())
@@ -73,6 +75,15 @@ class ConnectionSettings(NamedTuple):
         return nobody_answers(str(self.address), self.address.port, error)
 
 
+def check_key(key: str) -> None:
+    """Raise if it holds what no key has, such as the end of a line of the file that it comes from; never show it."""
+    if not key.isprintable() or key != key.strip():
+        raise InvalidValue(
+            "the API key has blanks around it, or holds a line break or another control character; "
+            "give it as `lavant keys new` printed it"
+        )
+
+
 def nobody_answers(address: str, port: int, error: BaseException | str) -> ServerUnreachable:
     """The error for a failed connection, with its remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -84,9 +95,10 @@ def nobody_answers(address: str, port: int, error: BaseException | str) -> Serve
         return ServerUnreachable(
             f"the server at {address} does not speak TLS: {error.reason or error}; use lavant:// if it has none"
         )
-    return ServerUnreachable(
-        f"no server answers at {address}: {error}; start one with `lavant serve --data DIR --port {port}`"
-    )
+    remedy = f"start one with `lavant serve --data DIR --port {port}`"
+    if not is_loopback(urlsplit(address).hostname or ""):
+        remedy = "check the address, and that a server listens there for other machines (`lavant serve --host`)"
+    return ServerUnreachable(f"no server answers at {address}: {error}; {remedy}")
 
 
 def tls_context(address: str, ca_file: Path | str | None, *, is_secure: bool) -> ssl.SSLContext | None:

@@ -27,7 +27,7 @@ from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.federation import MoveSubscription, SwitchBalancing
 from lavant.broker.protocol.queues import DeleteQueue, Receive, Refused
 from lavant.broker.queues.validation import refusal
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import Missing
 from lavant.service.auth.audit.log import AuditLog
 from lavant.service.auth.keys import Principal
 from lavant.service.engines.interface import Engine
@@ -231,7 +231,7 @@ class BrokerRuntime:
         if self.links is not None:
             self.links.request(client, number, request)
         else:
-            error = InvalidValue("this server is no broker of a federation, so nothing can move; start it with --name")
+            error = Missing("this server is no broker of a federation; start it with --name")
             self.perform([Reply(client, number, refusal(error))])
 
     def had_turn(self, namespace: str) -> None:
