@@ -84,6 +84,42 @@ def test_a_queue_is_changed_only_by_those_who_know_its_state(talker: Talker, que
     assert talker.ask("GET", "/openapi.json", If_None_Match=document).status == 304
 
 
+def test_a_subscription_is_removed_only_by_those_who_know_its_state(talker: Talker) -> None:
+    talker.subscribe("http-s", "a = 1")
+    tag = talker.ask("GET", "/subscriptions/http-s").headers["ETag"]
+    assert talker.ask("PATCH", "/subscriptions/http-s", {"filter": "a = 2"}, If_Match=tag).status == 200
+    late = talker.ask("DELETE", "/subscriptions/http-s", If_Match=tag)
+    assert (late.status, late.code) == (412, "PreconditionFailed")
+    now = talker.ask("GET", "/subscriptions/http-s").headers["ETag"]
+    assert talker.ask("DELETE", "/subscriptions/http-s", If_Match=now).status == 204
+
+
+def test_a_queue_that_must_be_new_is_not_changed(talker: Talker, queue: str) -> None:
+    for settings in ({}, {"visibility_ms": 5000}):
+        late = talker.ask("PUT", queue, {"settings": settings}, If_None_Match="*")
+        assert (late.status, late.code) == (412, "PreconditionFailed")
+    assert talker.ask("GET", queue).json["settings"]["visibility_ms"] == 30000
+    tag = talker.ask("GET", queue).headers["ETag"]
+    assert talker.ask("PUT", queue, {}, If_None_Match=tag).status == 200  # 304 is for those who only read
+    assert talker.ask("GET", queue, If_None_Match="*").status == 304
+    assert talker.ask("PUT", "/queues/http-new", {}, If_None_Match="*").status == 201
+    talker.ask("DELETE", "/queues/http-new")
+
+
+def test_every_path_says_which_methods_it_has(talker: Talker) -> None:
+    for path, methods in talker.ask("GET", "/openapi.json").json["paths"].items():
+        described = {method.upper() for method in methods}
+        if path.endswith("stream"):
+            continue  # a WebSocket has no methods
+        refused = talker.ask("TRACE", path.replace("{", "").replace("}", ""))
+        assert refused.status == 405
+        assert refused.headers["Content-Type"] == "application/problem+json"
+        allowed = set(refused.headers["Allow"].split(", "))
+        assert allowed - {"HEAD", "OPTIONS"} == described
+        asked = talker.ask("OPTIONS", path.replace("{", "").replace("}", ""))
+        assert (asked.status, asked.headers["Allow"]) in [(204, refused.headers["Allow"]), (405, "GET, HEAD")]
+
+
 def test_queues_are_listed_in_pages(talker: Talker) -> None:
     for n in range(3):
         assert talker.ask("PUT", f"/queues/page-{n}", {}).status == 201

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from http import HTTPStatus
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lavant.service.auth.audit.log import ORIGIN, Origin, peer_of
 from lavant.service.http.backup import BackupRoute
-from lavant.service.http.context import ApiContext, tag_of
+from lavant.service.http.context import ApiContext, has_already, tag_of
 from lavant.service.http.errors import ApiError, redirected, response_of
 from lavant.service.http.openapi import openapi
 from lavant.service.http.operation import EVENTS, STREAM, Operation
@@ -51,7 +52,7 @@ def api_application(context: ApiContext) -> ASGIApp:
         return PlainTextResponse(_ABOUT)
 
     async def description(request: Request) -> Response:
-        if document_tag in request.headers.get("if-none-match", ""):
+        if has_already(request, document_tag):
             return Response(status_code=304, headers={"ETag": document_tag})
         return Response(document, headers={"ETag": document_tag}, media_type="application/json")
 
@@ -102,11 +103,20 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
-    """Answers an unknown path or method."""
+    """Answers an unknown path or method, and tells OPTIONS which methods there are."""
     assert isinstance(error, HTTPException)
-    headers = dict(error.headers) if error.headers else {}
+    headers = {"Allow": _methods(request)} if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else {}
+    if headers and request.method == "OPTIONS":
+        return Response(status_code=204, headers=headers)
     reason = f"{error.detail}: {request.scope.get('method', '')} {request.url.path}; /openapi.json lists all routes"
     return response_of(ApiError(error.status_code, "NoSuchRoute", reason, headers=headers))
+
+
+def _methods(request: Request) -> str:
+    """All methods of a path: each of its routes knows its own."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    found = (each.methods or () for each in routes if each.path_regex.match(request.url.path))
+    return ", ".join(sorted({"OPTIONS"}.union(*found)))
 
 
 async def _on_gone(request: Request, error: Exception) -> Response:

@@ -150,11 +150,22 @@ def json_response(value: object, status: int = 200, headers: dict[str, str] | No
 
 
 def tagged_response(request: HTTPConnection, value: object, tag: str, status: int = 200) -> Response:
-    """An answer with an ETag; only 304 if the client has it already."""
+    """An answer with an ETag; only 304 if it was asked for and the client has it already."""
     headers = {"ETag": tag}
-    if status == 200 and tag in _tags(request.headers.get("if-none-match", "")):
+    if has_already(request, tag):
         return Response(status_code=304, headers=headers)
     return json_response(value, status, headers)
+
+
+def has_already(request: HTTPConnection, tag: str) -> bool:
+    """Whether the request is to read what has this ETag, unless the client has it."""
+    known = _tags(request.headers.get("if-none-match", ""))
+    return request.scope.get("method") in {"GET", "HEAD"} and (tag in known or known == ["*"])
+
+
+def must_be_new(request: HTTPConnection) -> bool:
+    """Whether the request is to create something, and not to change what exists."""
+    return _tags(request.headers.get("if-none-match", "")) == ["*"]
 
 
 def check_tag(request: HTTPConnection, tag: str) -> None:

@@ -18,7 +18,7 @@ OPENAPI_VERSION = "3.1.0"
 _REFERENCE = "#/components/schemas/{name}"
 
 _TEXT_ROUTES = {
-    "/openapi.json": ("This document", "Needs no key.", "application/json", {}),
+    "/openapi.json": ("This document", "Needs no key.", "application/json", {304: "the client has it already"}),
     "/backup": (
         "Back up: everything that was confirmed before the request, as a tar archive",
         "Needs the scope admin, and a key without a namespace.",
@@ -100,10 +100,11 @@ def _described(operation: Operation, schema_of: SchemaOf) -> dict[str, Any]:
         described["parameters"] = [_parameter(each) for each in operation.parameters]
     if operation.bodies:
         described["requestBody"] = {
+            "required": True,
             "content": {
                 body.content_type: {"schema": schema_of(body.kind), "example": body.example}
                 for body in operation.bodies
-            }
+            },
         }
     return described
 
@@ -168,5 +169,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "schema": {
             "type": "integer" if parameter.kind is int else "string",
             **({"enum": list(parameter.choices)} if parameter.choices else {}),
+            **({} if parameter.least is None else {"minimum": parameter.least}),
+            **({} if parameter.most is None else {"maximum": parameter.most}),
         },
     }

@@ -26,6 +26,9 @@ class Parameter(msgspec.Struct, frozen=True):
     is_required: bool = False
     choices: tuple[str, ...] = ()
     """The values that are allowed, if there are a few."""
+    least: int | None = None
+    most: int | None = None
+    """Of a number."""
 
 
 class Body(msgspec.Struct, frozen=True):

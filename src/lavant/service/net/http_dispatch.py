@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from lavant.broker.queues.validation import refusal
 from lavant.core.errors import NotReady
-from lavant.service.http.errors import error_of, response_of
+from lavant.service.http.errors import ApiError, error_of, response_of
 from lavant.service.observability.openmetrics import CONTENT_TYPE
 from lavant.service.runtime.readiness import Readiness
 
@@ -26,6 +26,8 @@ _QUEUE_PATH = re.compile(r"/|.*/[0-9]{12}/[^/]+/?")
 """Where clients of SQS send their requests: to the server, or to the URL of a queue."""
 PLAIN_TEXT = "text/plain; charset=utf-8"
 OPERATIONS_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+_NOT_HERE = ApiError(404, "NoSuchRoute", "this port serves only /metrics, /healthz and /readyz")
+_ONLY_READ = ApiError(405, "NoSuchRoute", "use GET or HEAD here", headers={"Allow": "GET, HEAD"})
 
 
 class Operations:
@@ -52,9 +54,9 @@ class Operations:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in OPERATIONS_PATHS:
-            await _respond(scope, send, 404, PLAIN_TEXT, b"this port serves only /metrics, /healthz and /readyz\n")
+            await response_of(_NOT_HERE)(scope, receive, send)
         elif scope["method"] not in {"GET", "HEAD"}:
-            await _respond(scope, send, 405, PLAIN_TEXT, b"only GET and HEAD\n")
+            await response_of(_ONLY_READ)(scope, receive, send)
         elif scope["path"] == "/metrics":
             await self._show_metrics(scope, send)
         else:
@@ -106,7 +108,7 @@ class HttpApplication:
         end = path.find("/", 1)
         if (path if end < 0 else path[:end]) in self._api_paths or scope["type"] == "websocket":
             return self._api
-        if path in self._paths and scope["method"] in {"GET", "HEAD"}:
+        if path in self._paths and (scope["method"] in {"GET", "HEAD"} or not is_sqs(scope)):
             return self._operations
         return self._sqs if is_sqs(scope) else self._api
 

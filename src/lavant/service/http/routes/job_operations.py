@@ -174,7 +174,7 @@ def _result(result: Result) -> JobResult:
         return JobResult(body_base64=result.body, attributes=result.attributes)
 
 
-_NUMBER = Parameter("number", "path", "of the job", int, is_required=True)
+_NUMBER = Parameter("number", "path", "of the job", int, is_required=True, least=1)
 _UNKNOWN = OperationOutcome(404, "no job has that number, or it is forgotten")
 _TOML = 'topics = ["C", "D"]\n[jobs.simple]\nstart = "load"\ntasks.load = { topic = "C" }\n'
 _TABLES = {"topics": ["C", "D"], "jobs": {"simple": {"start": "load", "tasks": {"load": {"topic": "C"}}}}}
@@ -251,8 +251,8 @@ JOB_OPERATIONS = (
         handler=list_jobs,
         parameters=(
             Parameter("state", "query", "only jobs in this state", choices=JOB_STATES),
-            Parameter("after", "query", "only larger numbers", int),
-            Parameter("limit", "query", "how many at most, 1 to 1000; 100 if not given", int),
+            Parameter("after", "query", "only larger numbers", int, least=0),
+            Parameter("limit", "query", "how many at most, 1 to 1000; 100 if not given", int, least=1, most=1000),
         ),
         outcomes=(
             OperationOutcome(200, "a page", JobPage, {"jobs": [{**_LINE, "ended_ms": 1772271000104}], "next": None}),

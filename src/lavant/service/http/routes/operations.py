@@ -44,9 +44,11 @@ from lavant.service.http.schemas import (
 )
 
 _NAME = Parameter("name", "path", "of the subscription", is_required=True)
+_IF_MATCH = Parameter("If-Match", "header", "only if the ETag of the subscription is still this one; 412 otherwise")
+_CHANGED = OperationOutcome(412, "the subscription has another ETag than If-Match says")
 _PAGE = (
     Parameter("after", "query", "only names after this one"),
-    Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int),
+    Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int, least=1, most=1000),
 )
 _STREAM = (
     Parameter("prefetch", "query", "the limit of unacknowledged messages", int),
@@ -151,16 +153,13 @@ OPERATIONS = (
         request=UpdateSubscription,
         summary="Change the filter of a subscription; its queue stays, with everything that waits there",
         handler=subscriptions.update,
-        parameters=(
-            _NAME,
-            Parameter("If-Match", "header", "only if the ETag of the subscription is still this one; 412 otherwise"),
-        ),
+        parameters=(_NAME, _IF_MATCH),
         bodies=(Body(JSON, SubscriptionUpdate, {"filter": "price > 120"}),),
         outcomes=(
             OperationOutcome(200, "the subscription", SubscriptionView, _SEEN_WHOLE),
             _BAD_FILTER,
             _NOT_FOUND,
-            OperationOutcome(412, "the subscription has another ETag than If-Match says"),
+            _CHANGED,
         ),
     ),
     Operation(
@@ -169,8 +168,8 @@ OPERATIONS = (
         request=Unsubscribe,
         summary="Unsubscribe, and delete the queue that the subscription owns",
         handler=subscriptions.unsubscribe,
-        parameters=(_NAME,),
-        outcomes=(OperationOutcome(204, "removed"), _NOT_FOUND),
+        parameters=(_NAME, _IF_MATCH),
+        outcomes=(OperationOutcome(204, "removed"), _NOT_FOUND, _CHANGED),
     ),
     Operation(
         method="POST",

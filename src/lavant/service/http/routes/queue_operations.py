@@ -61,7 +61,7 @@ QUEUE_OPERATIONS = (
         parameters=(
             Parameter("prefix", "query", "only names with this prefix"),
             Parameter("after", "query", "only names after this one"),
-            Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int),
+            Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int, least=1, most=1000),
         ),
         outcomes=(OperationOutcome(200, "a page", QueuesPage, {"queues": ["orders"], "next": None}),),
     ),
@@ -127,8 +127,8 @@ QUEUE_OPERATIONS = (
         handler=queues.look,
         parameters=(
             _NAME,
-            Parameter("after", "query", "only messages with a larger id", int),
-            Parameter("limit", "query", "how many, 1 to 1000; 10 by default", int),
+            Parameter("after", "query", "only messages with a larger id", int, least=0),
+            Parameter("limit", "query", "how many, 1 to 1000; 10 by default", int, least=1, most=1000),
         ),
         outcomes=(OperationOutcome(200, "messages", QueuedMessages, {"messages": [_MESSAGE]}), _UNKNOWN),
     ),

@@ -32,7 +32,7 @@ from lavant.core.errors import QueueExists
 from lavant.core.publications.trace_context import as_attributes, of_headers, of_message
 from lavant.service.auth.keys import Principal
 from lavant.service.http.bodies import integer, page_end, read_json
-from lavant.service.http.context import ApiContext, check_tag, json_response, tag_of, tagged_response
+from lavant.service.http.context import ApiContext, check_tag, json_response, must_be_new, tag_of, tagged_response
 from lavant.service.http.errors import ApiError, bad_request, error_of
 from lavant.service.http.routes.receive import CLIENT_GONE, leased, receipt_of, text_of_receipt
 from lavant.service.http.schemas import (
@@ -73,11 +73,13 @@ async def put_queue(context: ApiContext, request: Request) -> Response:
     tags = {} if wanted.tags is None else wanted.tags
     if "if-match" not in request.headers:
         answer = await context.answer(principal, CreateQueue(name, config, tags))
-        if not isinstance(answer, Refused):
-            is_new = getattr(answer, "is_new", False)
-            return await _answered(context, principal, request, name, 201 if is_new else 200)
-        if answer.code != QueueExists.__name__:
+        is_new = getattr(answer, "is_new", False)
+        if isinstance(answer, Refused) and answer.code != QueueExists.__name__:
             raise error_of(answer)
+        if must_be_new(request) and not is_new:
+            raise ApiError(412, "PreconditionFailed", f"there is a queue {name!r} already, and If-None-Match is *")
+        if not isinstance(answer, Refused):
+            return await _answered(context, principal, request, name, 201 if is_new else 200)
     before = await context.ask(principal, DescribeQueue(name))
     check_tag(request, _tag(before))
     if before.config != config:

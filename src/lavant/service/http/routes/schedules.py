@@ -79,7 +79,7 @@ SCHEDULE_OPERATIONS = (
         handler=list_schedules,
         parameters=(
             Parameter("after", "query", "only names after this one"),
-            Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int),
+            Parameter("limit", "query", "the size of a page, 1 to 1000; 100 by default", int, least=1, most=1000),
         ),
         outcomes=(OperationOutcome(200, "a page", SchedulesPage, {"schedules": [_SEEN], "next": None}),),
     ),

@@ -89,13 +89,18 @@ async def update(context: ApiContext, request: Request) -> Response:
     """With If-Match, the broker checks once more that nobody else changes the subscription in between."""
     principal, name = context.principal(request), request.path_params["name"]
     wanted = await read_json(request, context.limits, SubscriptionUpdate)
-    number = 0
-    if "if-match" in request.headers:
-        state = await find(context, principal, name)
-        check_tag(request, _tag(state, await context.ask(principal, DescribeQueue(state.queue))))
-        number = state.number
+    number = await _number_if_matching(context, principal, request)
     answer = await context.ask(principal, UpdateSubscription(name, _filter(wanted.filter), number=number))
     return await _answered(context, principal, request, answer.subscription)
+
+
+async def _number_if_matching(context: ApiContext, principal: Principal, request: Request) -> int:
+    """The number of the subscription if the request has an If-Match, 0 if it has none; raises 412 if they differ."""
+    if "if-match" not in request.headers:
+        return 0
+    state = await find(context, principal, request.path_params["name"])
+    check_tag(request, _tag(state, await context.ask(principal, DescribeQueue(state.queue))))
+    return state.number
 
 
 async def _answered(context: ApiContext, principal: Principal, request: Request, state: SubscriptionState) -> Response:
@@ -126,7 +131,9 @@ async def renew(context: ApiContext, request: Request) -> Response:
 
 
 async def unsubscribe(context: ApiContext, request: Request) -> Response:
-    await context.ask(context.principal(request), Unsubscribe(request.path_params["name"]))
+    principal = context.principal(request)
+    await _number_if_matching(context, principal, request)
+    await context.ask(principal, Unsubscribe(request.path_params["name"]))
     return Response(status_code=204)
 
 
