@@ -12,7 +12,7 @@ import pytest
 from tests.integration.serving import Served
 from tests.integration.talking_http import Talker
 
-from lavant import Client, QueueConfig, Webhook, Workflow, connect, connect_async
+from lavant import Client, QueueConfig, SendEntry, Webhook, Workflow, connect, connect_async
 from lavant.broker.workflows.definitions.definition import Join, OnFailure
 from lavant.broker.workflows.job import JOB_STATES
 from lavant.client.connection.retries import NO_RETRIES
@@ -154,6 +154,12 @@ def test_a_wrong_argument_is_answered_in_one_line(client: Client, served: Served
         (lambda client: client.schedule("n", every_s=0.1, queue="q"), "every_s must be between 1 and"),
         (lambda client: client.queue("q").acknowledge("x"), "give messages as `receive` returned them"),
         (lambda client: client.queue("q").acknowledge([]), "give those of a list as"),
+        (lambda client: client.queue("q").send("x", attributes=[]), "attributes is of the wrong type"),
+        (
+            lambda client: client.queue("q").send_many([b"x", SendEntry(b"y", group=WRONG[6])]),
+            "group is of the wrong type",
+        ),
+        (lambda client: client.create_queue("n", QueueConfig(visibility_s=WRONG[0])), "visibility_s must be a number"),
         (lambda client: client.queue("q").send(5), "a message's body must be bytes, text, or a dict or list"),
     ],
 )

@@ -6,7 +6,7 @@ from lavant.broker.filters.covering.covering_set import CoveringChange, Covering
 from lavant.broker.filters.covering.relation import covers, equivalent, intersects
 from lavant.broker.filters.explanation import Explained, explain
 from lavant.broker.filters.limits import CANONICAL_LIMITS, FILTER_LIMITS, FilterLimits
-from lavant.broker.filters.model import Filter, parse
+from lavant.broker.filters.model import Filter, filter_of, parse
 
 __all__ = [
     "CANONICAL_LIMITS",
@@ -21,6 +21,7 @@ __all__ = [
     "covers",
     "equivalent",
     "explain",
+    "filter_of",
     "intersects",
     "parse",
 ]

@@ -12,7 +12,8 @@ from lavant.broker.filters.language.ast import And, Between, Compare, In, Like, 
 from lavant.broker.filters.language.expressions import parse_expression
 from lavant.broker.filters.language.printer import node_text
 from lavant.broker.filters.limits import NO_LIMITS
-from lavant.broker.filters.model import Filter
+from lavant.broker.filters.model import Filter, filter_of
+from lavant.core.errors import InvalidValue
 from lavant.core.publications.attributes import AttributeValue
 
 
@@ -36,17 +37,21 @@ class Explained(NamedTuple):
         return None if not kinds or kind_of(self.value) in kinds else " or ".join(sorted(kinds))
 
 
-def explain(filter: Filter, attributes: Mapping[str, AttributeValue]) -> list[Explained]:
-    """Each predicate of the conjunction that came closest: fewest failures, the first of equals.
+def explain(filter: Filter | str, attributes: Mapping[str, AttributeValue]) -> list[Explained]:
+    """Each predicate of the conjunction that came closest: fewest failures, the first of equals. The filter may be
+    its text.
 
-    >>> for line in explain(Filter.parse("class = 'STOCK' and volume > 300000"), {"class": "STOCK", "volume": 7}):
+    >>> for line in explain("class = 'STOCK' and volume > 300000", {"class": "STOCK", "volume": 7}):
     ...     print(line)
     Explained(predicate="class = 'STOCK'", value='STOCK', held=True)
     Explained(predicate='volume > 300000', value=7, held=False)
     """
-    if not filter.conjunctions:
+    if not isinstance(attributes, Mapping):
+        raise InvalidValue(f'attributes are a dict, such as {{"price": 121.5}}, got {attributes!r:.40}')
+    conjunctions = filter_of(filter).conjunctions
+    if not conjunctions:
         return [Explained("false", None, False)]
-    explained = [_explain(conjunction, attributes) for conjunction in filter.conjunctions]
+    explained = [_explain(conjunction, attributes) for conjunction in conjunctions]
     return min(explained, key=lambda lines: sum(not line.held for line in lines))
 
 

@@ -15,7 +15,7 @@ from lavant.broker.filters.language.printer import expression_text, triples_text
 from lavant.broker.filters.language.templates import read_template
 from lavant.broker.filters.language.triples import parse_triples
 from lavant.broker.filters.limits import FILTER_LIMITS, FilterLimits
-from lavant.core.errors import FilterSyntaxError
+from lavant.core.errors import FilterSyntaxError, InvalidValue
 from lavant.core.publications.attributes import AttributeValue
 
 
@@ -48,6 +48,8 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     @classmethod
     def parse(cls, text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
         """Parse an expression or triples."""
+        if not isinstance(text, str):
+            raise InvalidValue(f'a filter is a text, such as "price > 100", or a lavant.Filter, got {text!r:.40}')
         terms = read_template(text, limits)
         return cls(normalise(parse_syntax(text, limits), limits) if terms is None else conjunction_of(terms, limits))
 
@@ -67,6 +69,16 @@ class Filter(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 
     def triples(self) -> str:
         return triples_text(self.conjunctions)
+
+
+def filter_of(given: Filter | str) -> Filter:
+    """A filter as it is, or that of a text.
+
+    >>> filter_of(5)
+    Traceback (most recent call last):
+    lavant.core.errors.InvalidValue: a filter is a text, such as "price > 100", or a lavant.Filter, got 5
+    """
+    return given if isinstance(given, Filter) else Filter.parse(given)
 
 
 def parse(text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:

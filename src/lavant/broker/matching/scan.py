@@ -10,14 +10,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.filters import CANONICAL_LIMITS, Filter
+from lavant.broker.filters import CANONICAL_LIMITS, Filter, filter_of
 from lavant.broker.matching import container, snapshots
 from lavant.broker.matching.changes import ChangeLog, MatcherChange
 from lavant.broker.matching.interface import Ids, MatcherStatistics, Matches
 from lavant.broker.matching.segmented import as_ids
 from lavant.broker.storage.objects import ObjectStorage
 from lavant.core.errors import DuplicateSubscription, InvalidValue, UnknownSubscription
-from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch, check_batch
 
 
 class ScanMatcher:
@@ -45,7 +45,7 @@ class ScanMatcher:
         for id, filter in zip(taken.tolist(), filters, strict=True):
             if id in additions or id in self._filters:
                 raise DuplicateSubscription(f"subscription {id} exists already; remove it first")
-            additions[id] = Filter.parse(filter) if isinstance(filter, str) else filter
+            additions[id] = filter_of(filter)
         if additions:
             self._publish({**self._filters, **additions}, MatcherChange(taken, _Texts(map(str, additions.values()))))
 
@@ -66,6 +66,7 @@ class ScanMatcher:
 
     def match(self, batch: PublicationBatch) -> Matches:
         """The subscriptions that each publication of the batch matches."""
+        check_batch(batch)
         filters = self._filters
         found = [[id for id, filter in filters.items() if filter.matches(row)] for row in batch.to_dicts()]
         offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in found], dtype=np.int64)]).astype(np.int64)

@@ -79,6 +79,8 @@ def _argument(request: msgspec.Struct, path: str) -> tuple[str, Any, str]:
             name, value = field.name, getattr(value, field.name)
             is_struct = isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
             expected = field.type.__name__ if is_struct else "list"
+        elif isinstance(value, list | tuple):
+            value = value[int(index)]
     return name, None if isinstance(value, msgspec.Struct) else value, expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from lavant.core.errors import LavantError, NotReady
+from lavant.core.seconds import check_seconds
 
 TIMEOUT_S = 30.0
 """The time for an answer, in addition to the long poll of a receive."""
@@ -23,6 +25,11 @@ class Retries(msgspec.Struct, frozen=True):
     """No further attempt after this time since the first failure."""
     first_s: float = 0.05
     longest_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_seconds("within_s", self.within_s, high=math.inf)
+        check_seconds("first_s", self.first_s)
+        check_seconds("longest_s", self.longest_s)
 
     def pauses_s(self, clock: Callable[[], float] = time.monotonic) -> Iterator[float]:
         """Yields the pause before each further attempt, and ends when `within_s` is over.

@@ -56,6 +56,8 @@ class KeyFile(msgspec.Struct, frozen=True):
             raise InvalidValue(
                 f"{path} exists; a key is never overwritten, since what it encrypted would be lost: choose another name"
             ) from None
+        except OSError as error:
+            raise InvalidValue(f"cannot write the key {path}: {error.strerror}") from None
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(self), indent=2))
             file.flush()
@@ -65,6 +67,8 @@ class KeyFile(msgspec.Struct, frozen=True):
     def read(cls, path: Path) -> KeyFile:
         try:
             file = msgspec.json.decode(path.read_bytes(), type=cls)
+        except OSError as error:
+            raise InvalidValue(f"cannot read the key {path}: {error.strerror}") from None
         except UNDECODABLE as error:  # its text names the position, never the content
             raise InvalidValue(f"{path} is not a key of Lavant: {error}; restore it from a copy") from None
         if file.format != FORMAT:
@@ -137,14 +141,14 @@ class Key:
     def __repr__(self) -> str:  # without the matrix: printed values end up in logs
         return f"Key(of {', '.join(self.schema.names)})"
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Writes the key to a new file that only its owner may read."""
-        KeyFile(self.schema, self._matrix.tolist()).write(path)
+        KeyFile(self.schema, self._matrix.tolist()).write(Path(path))
 
     @classmethod
-    def load(cls, path: Path) -> Key:
+    def load(cls, path: Path | str) -> Key:
         """Reads a saved key."""
-        file = KeyFile.read(path)
+        file = KeyFile.read(Path(path))
         return cls(file.schema, np.array(file.matrix, np.float64))
 
     def cipher(self) -> Cipher:

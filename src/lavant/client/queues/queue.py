@@ -68,7 +68,7 @@ class QueueOperations(Generic[ConsumerT, HandlerT]):
         """Sends a message and returns its number; the message is on the server's disk then. Text is sent as UTF-8,
         dicts and lists as JSON. It is visible after `delay_s`; that of the queue by default."""
         delay = milliseconds("delay_s", seconds("delay", delay_s, delay_ms), DELAY_MS_MAX)
-        kept = attributes if attributes else as_attributes(tracing.current())
+        kept = as_attributes(tracing.current()) if attributes == b"" else attributes
         return calls.send_stored(self.name, protocol.SendEntry(body_bytes(body), kept, delay, group, deduplication))
 
     @sending_call

@@ -39,11 +39,32 @@ class Mirror(SecondsValue, Generic[OriginalT], frozen=True):
     def _check_times(self) -> None:
         for name, (least, most) in self._bounds_ms.items():
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or name not in _optional(type(self)):
                 check_seconds(name, value, least / SECOND_MS, most / SECOND_MS)
 
 
 MirrorT = TypeVar("MirrorT", bound=Mirror[Any])
+
+
+@cache
+def _optional(kind: type[Mirror[Any]]) -> frozenset[str]:
+    """The fields that may be None."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if NoneType in get_args(hint))
+
+
+def check_types(value: Mirror[Any]) -> None:
+    """Raise if a field is of another type than it is declared, before it is compared with anything."""
+    for field in msgspec.structs.fields(value):
+        given = getattr(value, field.name)
+        if isinstance(field.type, type) and issubclass(field.type, Mirror):
+            if not isinstance(given, field.type):
+                raise InvalidValue(f"{field.name} must be a lavant.{field.type.__name__}, got {given!r:.60}")
+            continue
+        try:
+            msgspec.convert(given, field.type)
+        except msgspec.ValidationError as error:
+            problem = str(error)[:1].lower() + str(error)[1:]
+            raise InvalidValue(f"{field.name} is of the wrong type: {problem}, {given!r:.40}") from None
 
 
 def from_protocol(kind: type[MirrorT], original: msgspec.Struct) -> MirrorT:

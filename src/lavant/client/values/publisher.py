@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from lavant.client.values.mirror import Bounds, Mirror, to_protocol
+from lavant.client.values.mirror import Bounds, Mirror, check_types, to_protocol
 from lavant.control import publishing as original
 from lavant.core import decisions
 from lavant.core.errors import InvalidValue
@@ -43,6 +43,7 @@ class TuningConfig(Mirror[original.TuningConfig], frozen=True, kw_only=True):
     _bounds_ms: ClassVar[Bounds] = {"poll_s": _RANGE_MS, "poll_s_min": _RANGE_MS, "poll_s_max": _RANGE_MS}
 
     def __post_init__(self) -> None:
+        check_types(self)
         self._check_times()
         _check_order("poll_s_min", self.poll_s_min, "poll_s_max", self.poll_s_max)
         to_protocol(self)
@@ -83,6 +84,7 @@ class PublisherConfig(Mirror[original.PublisherConfig], frozen=True, kw_only=Tru
     }
 
     def __post_init__(self) -> None:
+        check_types(self)
         self._check_times()
         _check_order("backoff_s_min", self.backoff_s_min, "backoff_s_max", self.backoff_s_max)
         to_protocol(self)

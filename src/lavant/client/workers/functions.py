@@ -48,6 +48,8 @@ def task(topic: str) -> Callable[[_F], _F]:
         raise InvalidValue(f'@task needs the name of a topic, as in @task("resize"), got {topic!r}')
 
     def mark(function: _F) -> _F:
+        if not callable(function):
+            raise InvalidValue(f'@task("{topic}") is for a function, got {function!r:.40}')
         setattr(function, _TOPICS, (*getattr(function, _TOPICS, ()), topic))
         return function
 

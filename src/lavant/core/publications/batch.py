@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lavant.core.errors import InvalidValue
 from lavant.core.ids import PublicationId
 from lavant.core.publications.columns import (
     BOOLEAN,
@@ -68,7 +69,12 @@ class PublicationBatch:
     @classmethod
     def from_dicts(cls, rows: Sequence[Mapping[str, Any]]) -> PublicationBatch:
         """Makes a batch from flat dicts; `@id`, `@time_ms` and `@payload` are optional, and None means absent."""
-        return cls(columns_of_rows(rows))
+        try:
+            return cls(columns_of_rows(rows))
+        except (TypeError, AttributeError):  # of something else; a check of every row would cost more than this
+            if isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows):
+                raise
+            raise InvalidValue(f"publications are a list of dicts, got {rows!r:.60}") from None
 
     @classmethod
     def from_publications(cls, publications: Iterable[Publication]) -> PublicationBatch:
@@ -172,3 +178,11 @@ def _as_doubles(column: pa.Array) -> NDArray[np.float64]:
         column = column.cast(FLOAT).fill_null(float("nan"))
     doubles = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     return doubles
+
+
+def check_batch(batch: PublicationBatch) -> None:
+    """Raise if it is something else, such as a list of dicts."""
+    if not isinstance(batch, PublicationBatch):
+        raise InvalidValue(
+            f"a batch is a lavant.PublicationBatch, as PublicationBatch.from_dicts makes it, got {batch!r:.40}"
+        )

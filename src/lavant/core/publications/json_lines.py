@@ -11,7 +11,7 @@ import msgspec
 
 from lavant.core.errors import UNDECODABLE, InvalidValue
 from lavant.core.ids import PublicationId
-from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch, check_batch
 from lavant.core.publications.publication import (
     ID,
     PAYLOAD,
@@ -27,7 +27,7 @@ CONTENT_LENGTH_MAX = 200
 """The part of a line that an error quotes."""
 
 
-def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> PublicationBatch:
+def from_json_lines(data: bytes | str, *, rejected: list[Rejected] | None = None) -> PublicationBatch:
     """Parses publications from lines of JSON; skips blank lines.
 
     A line that is not a publication raises `InvalidValue` with its number. If a list `rejected` is given, such lines
@@ -39,8 +39,10 @@ def from_json_lines(data: bytes, *, rejected: list[Rejected] | None = None) -> P
     >>> refused[0].reason
     "attribute 'a' is of type list; use a string, an integer, a float or a boolean (and `payload` for anything else)"
     """
+    if not isinstance(data, bytes | bytearray | str):
+        raise InvalidValue(f"from_json_lines takes bytes, such as those of a file, or text, got {data!r:.40}")
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(data.splitlines()):
+    for number, line in enumerate((data.encode() if isinstance(data, str) else data).splitlines()):
         if not line.strip():
             continue
         try:
@@ -96,6 +98,7 @@ def json_object(text: bytes) -> dict[str, Any]:
 
 def to_json_lines(batch: PublicationBatch) -> bytes:
     """Returns one line for each publication."""
+    check_batch(batch)
     encode = msgspec.json.encode
     return b"".join(encode(_with_text_payload(row)) + b"\n" for row in batch.to_dicts())
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from lavant.broker.filters.algebra.inclusion import conjunction_covers, conjunctions_intersect
 from lavant.broker.filters.algebra.string_search import SearchBudget
-from lavant.broker.filters.model import Filter
+from lavant.broker.filters.model import Filter, filter_of
 
 
-def covers(outer: Filter, inner: Filter) -> bool:
-    """Whether every publication that matches `inner` matches `outer`.
+def covers(outer: Filter | str, inner: Filter | str) -> bool:
+    """Whether every publication that matches `inner` matches `outer`, filters or their texts.
 
-    >>> covers(Filter.parse("volume > 1000"), Filter.parse("volume > 2000 and class = 'STOCK'"))
+    >>> covers("volume > 1000", "volume > 2000 and class = 'STOCK'")
     True
     """
-    budget = SearchBudget()
+    budget, wide, narrow = SearchBudget(), filter_of(outer), filter_of(inner)
     return all(
-        any(conjunction_covers(mine, other, budget) for mine in outer.conjunctions) for other in inner.conjunctions
+        any(conjunction_covers(mine, other, budget) for mine in wide.conjunctions) for other in narrow.conjunctions
     )
 
 
@@ -33,16 +33,16 @@ def equivalent(left: Filter, right: Filter) -> bool:
     return left == right or (covers(left, right) and covers(right, left))
 
 
-def intersects(left: Filter, right: Filter) -> bool:
-    """Whether some publication matches both.
+def intersects(left: Filter | str, right: Filter | str) -> bool:
+    """Whether some publication matches both, filters or their texts.
 
     An advertisement gives the least that its publications have. They may carry other attributes, so a subscription to
     such an attribute intersects it.
 
-    >>> intersects(Filter.parse("a > 5"), Filter.parse("a < 9 and b = 1"))
+    >>> intersects("a > 5", "a < 9 and b = 1")
     True
     """
-    budget = SearchBudget()
+    budget, one, another = SearchBudget(), filter_of(left), filter_of(right)
     return any(
-        conjunctions_intersect(mine, other, budget) for mine in left.conjunctions for other in right.conjunctions
+        conjunctions_intersect(mine, other, budget) for mine in one.conjunctions for other in another.conjunctions
     )

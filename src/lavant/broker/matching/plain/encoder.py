@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lavant.broker.filters import Conjunction, Filter
+from lavant.broker.filters import Conjunction, Filter, filter_of
 from lavant.broker.filters.algebra.constraints import Absent, Booleans, Constraint, Numbers, Pattern, Present, Strings
 from lavant.broker.filters.algebra.intervals import Intervals
 from lavant.broker.matching.plain.extras import ExtraConstraints
@@ -40,9 +40,7 @@ Ends = tuple[float, float]
 def encode_filters(filters: Sequence[Filter | str]) -> FilterTable:
     """A table of the filters, given as filters or texts, in their order."""
     tables, rest = encode_texts(filters) if len(filters) >= TEXTS_OF_SHAPE_MIN else ([], list(range(len(filters))))
-    others = _Encoder(
-        [Filter.parse(each) if isinstance(each, str) else each for each in map(filters.__getitem__, rest)]
-    )
+    others = _Encoder([filter_of(each) for each in map(filters.__getitem__, rest)])
     if not tables:
         return others.table()
     places = np.concatenate([*(numbers for numbers, _ in tables), np.array(rest, np.int64)])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lavant.broker.filters import Filter
 from lavant.broker.matching import container
-from lavant.broker.matching.interface import Ids
+from lavant.broker.matching.interface import Ids, Matches
 from lavant.broker.matching.plain.bitmaps import Bitmaps, Cells, find_cells
 from lavant.broker.matching.plain.encoder import SearchBatch, encode_filters
 from lavant.broker.matching.plain.extras import ExtraConstraints
@@ -31,7 +31,7 @@ from lavant.broker.matching.plain.table import ConstraintKind, Dimension, Filter
 from lavant.broker.matching.runs import Runs, collect_runs
 from lavant.broker.matching.segmented import SegmentedMatcher
 from lavant.core.kernels.kernels import frozen
-from lavant.core.publications.batch import PublicationBatch
+from lavant.core.publications.batch import PublicationBatch, check_batch
 
 _NONE_DEAD = np.empty(0, np.bool_)
 _NO_OFFSETS = np.empty(0, np.int64)
@@ -218,6 +218,11 @@ class PlainMatcher(SegmentedMatcher[FilterTable, PublicationBatch]):
     def add(self, ids: Sequence[int] | NDArray[Any], filters: FilterTable | Sequence[Filter | str]) -> None:
         """Subscribe: the i-th id to the i-th filter. All or nothing; an id that is taken is an error."""
         super().add(ids, filters if isinstance(filters, FilterTable) else encode_filters(filters))
+
+    def match(self, batch: PublicationBatch) -> Matches:
+        """The subscriptions that each publication of the batch matches."""
+        check_batch(batch)
+        return super().match(batch)
 
     @classmethod
     def _fit(cls, parts: Sequence[FilterTable]) -> bool:
