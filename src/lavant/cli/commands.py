@@ -128,10 +128,11 @@ def _set_help_options(command: Any) -> None:
 
 
 class _Plain:
-    """Reads texts, paths, flags, numbers, names of enumerations, defaults and missing values, and leaves the rest, and
-    what is wrong with a value, to Typer.
+    """Reads texts, paths, flags, numbers, names of enumerations, defaults and missing values, and leaves the rest to
+    Typer.
 
-    Typer would read them with pydantic, whose import takes longer than all the rest of a command.
+    Typer would read them with pydantic, whose import takes longer than all the rest of a command, and whose messages do
+    not show the value.
     """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -144,17 +145,34 @@ class _Plain:
             return Path(value)
         if annotation == list[str] and isinstance(value, list | tuple):
             return list(value)
-        if isinstance(value, str) and (annotation in (int, float) or isinstance(annotation, EnumType)):
-            with suppress(ValueError):
+        if annotation in (int, float) or isinstance(annotation, EnumType):
+            wanted = _wanted(annotation, param.type_descriptor.parameter_info)
+            with suppress(ValueError, TypeError):
                 read = annotation(value)
-                if isinstance(read, Enum) or _is_in_range(read, param.type_descriptor.parameter_info):
+                is_exact = isinstance(value, str) or (read == value and not isinstance(value, bool))
+                if is_exact and (isinstance(read, Enum) or _is_in_range(read, param.type_descriptor.parameter_info)):
                     return read
+            raise typer.BadParameter(f"it must be {wanted}, got {value!r:.60}", ctx=ctx, param=param)
         return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
 
 
 def _is_in_range(number: float, bounds: Any) -> bool:
     """Whether it is a number within the bounds of its option; not a number is in none."""
     return (bounds.min is None or number >= bounds.min) and (bounds.max is None or number <= bounds.max)
+
+
+def _wanted(annotation: Any, bounds: Any) -> str:
+    """What a value must be, in words."""
+    if isinstance(annotation, EnumType):
+        members: list[Enum] = list(annotation)
+        *others, last = [repr(each.value) for each in members]
+        return f"{', '.join(others)} or {last}" if others else last
+    kind = "a whole number" if annotation is int else "a number"
+    if bounds.min is not None and bounds.max is not None:
+        return f"{kind} from {bounds.min} to {bounds.max}"
+    if bounds.min is not None:
+        return f"{kind}, at least {bounds.min}"
+    return kind if bounds.max is None else f"{kind}, at most {bounds.max}"
 
 
 _PLAIN = _Plain()

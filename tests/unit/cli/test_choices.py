@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -64,3 +65,30 @@ def test_a_text_names_what_it_may_be(
     assert isinstance(error, InvalidValue)
     assert "\n" not in str(error)
     assert all(each in str(error) for each in (NONSENSE, *allowed))
+
+
+def numbers() -> Iterator[tuple[tuple[str, ...], str]]:
+    for words in leaf_commands():
+        command: Any = typer.main.get_command(commands)
+        for word in words:
+            command = command.commands[word]
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and parameter.type_descriptor.annotation in (int, float):
+                yield words, parameter.opts[0]
+
+
+@pytest.mark.parametrize(("words", "option"), list(numbers()), ids=str)
+def test_what_is_no_number_is_shown_with_what_is_wanted(words: tuple[str, ...], option: str) -> None:
+    result = CliRunner().invoke(commands, [*words, option, NONSENSE])
+    assert result.exit_code == InvalidValue.exit_code
+    assert re.search(
+        rf"'{option}'.*: it must be a (whole )?number.*, got '{NONSENSE}'", result.output.replace("\n", " ")
+    )
+
+
+@pytest.mark.parametrize("value", ["99999", "1.5", "true", "[1]"])
+def test_a_number_of_a_file_that_an_option_does_not_take_is_shown(value: str, tmp_path: Path) -> None:
+    (tmp_path / "lavant.toml").write_text(f'data = "data"\nport = {value}\n')
+    result = CliRunner().invoke(commands, ["config", "check", str(tmp_path / "lavant.toml")])
+    assert isinstance(result.exception, InvalidValue)
+    assert "port: it must be a whole number from 0 to 65535, got" in str(result.exception)
