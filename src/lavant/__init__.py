@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lavant.core.publications.batch import PublicationBatch
     from lavant.core.publications.json_lines import from_json_lines, to_json_lines
     from lavant.core.publications.publication import Advertisement, Publication
+    from lavant.core.publications.trace_context import TraceContext
 
     __version__: str
 
@@ -99,6 +100,7 @@ _HOMES = {
     "lavant.core.publications.batch": ("PublicationBatch",),
     "lavant.core.publications.json_lines": ("from_json_lines", "to_json_lines"),
     "lavant.core.publications.publication": ("Advertisement", "Publication"),
+    "lavant.core.publications.trace_context": ("TraceContext",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -151,6 +153,7 @@ __all__ = [
     "Subscription",
     "SubscriptionState",
     "Task",
+    "TraceContext",
     "TuningConfig",
     "Unavailable",
     "Webhook",

@@ -28,6 +28,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "from_dicts one": lambda it: lavant.PublicationBatch.from_dicts([it]),
     "from_json_lines": lavant.from_json_lines,
     "to_json_lines": lavant.to_json_lines,
+    "Publication": lavant.Publication,
+    "Publication trace": lambda it: lavant.Publication({}, trace=it),
     "task": lavant.task,
     "task of": lavant.task("a"),
     **{

@@ -21,7 +21,7 @@ TIME_S_MAX = TIME_MS_MAX / SECOND_MS
 """Latest times; up to 285,000 years, a double holds each millisecond."""
 
 
-class Publication(SecondsValue, frozen=True, kw_only=True):
+class Publication(SecondsValue, frozen=True):
     """One event: attributes, which filters compare, and a payload, which they ignore.
 
     >>> Publication(id="1", time_s=1794895409.048, attributes={"symbol": "YHOO", "volume": 203400}).attributes["volume"]
@@ -42,6 +42,10 @@ class Publication(SecondsValue, frozen=True, kw_only=True):
         time_s = self.time_s
         if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s <= TIME_S_MAX:
             raise InvalidValue(f"time_s must be seconds since 1970 as a number, got {time_s!r:.60}")
+        if self.trace is not None and not isinstance(self.trace, TraceContext):
+            raise InvalidValue(
+                f"trace must be a lavant.TraceContext, such as that of a message, got {self.trace!r:.60}"
+            )
 
 
 def time_ms_of(publication: Publication) -> int:
