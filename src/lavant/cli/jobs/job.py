@@ -199,11 +199,13 @@ def _print(view: JobView, *, as_json: bool) -> None:
 def _as_dict(view: JobView) -> dict[str, Any]:
     from msgspec.structs import asdict  # noqa: PLC0415
 
+    shown = {field: value for field, value in asdict(view).items() if field != "input_digest"}
     return {
-        **asdict(view),
+        **shown,
         "tasks": [{**asdict(task), "attempts": [asdict(each) for each in task.attempts]} for task in view.tasks],
         "results": {name: _as_result(result) for name, result in view.results.items()},
         "input": body_of(view.input),
+        "trace": view.trace.headers(),
     }
 
 

@@ -265,16 +265,20 @@ def send(
     """Send messages, and print their numbers once they are on the server's disk."""
     delay_s = in_seconds(delay_ms)
     bodies = iter([bytes_of(text) for text in body]) if body else _stdin_lines()
+    sent = 0
     with client(url, key, ca_file) as server:
         while some := [
             values.SendEntry(each, delay_s=delay_s, group=group, deduplication=deduplication)
             for each in islice(bodies, LINES_AT_ONCE)
         ]:
             numbers = server.queue(queue).send_many(some)
+            sent += len(numbers)
             if as_json:
                 print_json(numbers)
             else:
                 print("\n".join(map(str, numbers)), flush=True)
+    if as_json and not sent:
+        print_json([])
 
 
 def receive(

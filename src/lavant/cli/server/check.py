@@ -33,8 +33,7 @@ def check(
     """Verify a data directory and summarise its contents. The directory is never changed.
 
     Stop its server first. Exit code 0 if a server can open it, 3 if it is damaged, 4 if it is intact but a
-    server cannot open it here (permissions, older version), 2 if it cannot be checked (not a data directory,
-    in use).
+    server cannot open it here (permissions, older version), 2 if it is not a data directory, 7 if it is in use.
     """
     import msgspec  # noqa: PLC0415
 

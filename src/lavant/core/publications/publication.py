@@ -43,9 +43,7 @@ class Publication(SecondsValue, frozen=True):
         if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s <= TIME_S_MAX:
             raise InvalidValue(f"time_s must be seconds since 1970 as a number, got {time_s!r:.60}")
         if self.trace is not None and not isinstance(self.trace, TraceContext):
-            raise InvalidValue(
-                f"trace must be a lavant.TraceContext, such as that of a message, got {self.trace!r:.60}"
-            )
+            raise InvalidValue(f"trace must be a lavant.TraceContext, as messages have, got {self.trace!r:.40}")
 
 
 def time_ms_of(publication: Publication) -> int:
