@@ -108,7 +108,7 @@ class RepeatedFault:
         self._next_s, self._untold = float("-inf"), 0
 
 
-_unknown_keys = RepeatedFault()
+_unknown_keys, _malformed_requests = RepeatedFault(), RepeatedFault()
 
 
 def tell_of_unknown_key(origin: Origin) -> None:
@@ -117,3 +117,10 @@ def tell_of_unknown_key(origin: Origin) -> None:
     if refused is not None:
         text = "refused a client without a known key (%s); %d since the last line"
         _logger.info(text, origin.protocol, refused, extra={"peer": origin.peer})
+
+
+def tell_of_malformed_request(peer: str) -> None:
+    """Log that a client sent what is no HTTP, such as a port scanner; rate-limited over all clients of the process."""
+    refused = _malformed_requests.add()
+    if refused is not None:
+        _logger.info("refused a request that is not HTTP; %d since the last line", refused, extra={"peer": peer})

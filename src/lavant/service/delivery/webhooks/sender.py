@@ -212,7 +212,7 @@ class WebhookSender:
         self._is_failing = True
         if failures is not None:
             _logger.warning(
-                "webhook of subscription %s failed: %s (message %d, attempt %d); %d failures since the last line",
+                "webhook of subscription %s failed: %s (message %d, attempt %d); %d since the last line",
                 self._subscription.name,
                 said,
                 delivery.receipt.number,

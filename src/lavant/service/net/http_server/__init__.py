@@ -9,6 +9,7 @@ fast path of SQS. They use these internals of uvicorn, which may change with any
   whether it may take the fast path; `_start_asgi_task` tells which one runs when others are pipelined behind it.
 - `RequestResponseCycle`: `response_started`, `response_complete`, `keep_alive`, `disconnected`, `message_event`.
   `FastPathExchange` stands in for it, and a lost client ends it.
+- `send_400_response`, which answers what the parser refuses, and the text that is logged before it.
 - `STATUS_LINE`, for responses of the fast path.
 - `ServerState`: `connections`, `tasks`, `default_headers`, `total_requests`, because Lavant runs no `uvicorn.Server`.
 - `WebSocketsSansIOProtocol`: `conn`, `frames`, `curr_msg_data_type`, `read_paused`, `close_sent`, `app_state`,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import select
 import sys
 import termios
@@ -35,6 +36,7 @@ from lavant.service.net.connections import ClientGone
 from lavant.service.net.http_dispatch import Application
 from lavant.service.net.http_server.fast_path import FastPathExchange, encode_response
 from lavant.service.net.http_server.websockets import FRAME_BYTES_MAX, WebSocketProtocol
+from lavant.service.observability.logs import tell_of_malformed_request
 from lavant.service.runtime.limits import ServiceLimits
 from lavant.service.runtime.readiness import Readiness
 
@@ -44,6 +46,8 @@ CHUNKED_BYTES = 2
 """A chunked body may take this many times its size on the wire."""
 KEEP_ALIVE_S = 75
 _HUNG_UP: int = getattr(select, "POLLRDHUP", 0)  # of Linux
+logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg != "Invalid HTTP request received.")
+"""`send_400_response` tells it, with the peer, and not for every one of many."""
 CHECK_S = 1.0
 """Interval of the check for missed deadlines."""
 
@@ -167,6 +171,14 @@ class HttpConnection(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Idle for so long that earlier answers were read, or never will be."""
         self.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is not HTTP like any other error, and tells who sent it; uvicorn does neither."""
+        tell_of_malformed_request(peer_of({"client": self.client}))
+        body = problem(400, "InvalidRequest", f"{msg.rstrip('.')}; send a request as HTTP/1.1 defines it")
+        response = HttpResponse(400, [(b"content-type", PROBLEM.encode())], body)
+        self.transport.write(encode_response(response, self.server_state.default_headers, keep_alive=False))
+        self.transport.close()
 
     # ── called by the parser ──────────────────────────────────────────────────────────────────────────────────────────
 
