@@ -58,7 +58,7 @@ def openapi(operations: tuple[Operation, ...] = OPERATIONS) -> dict[str, Any]:
             "title": "Lavant",
             "version": version("lavant"),
             "description": "Publish, subscribe by content, and receive. Send an API key, if the server requires one, "
-            "as `Authorization: Bearer KEY`.",
+            "as `Authorization: Bearer KEY`. A member of a body that is null counts as left out.",
         },
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
