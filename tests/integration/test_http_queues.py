@@ -130,6 +130,28 @@ def test_queues_are_listed_in_pages(talker: Talker) -> None:
         assert talker.ask("DELETE", f"/queues/page-{n}").status == 204
 
 
+def test_the_operator_reaches_queues_of_namespaces_and_nobody_else_does(tmp_path: Path) -> None:
+    secrets = {"operator": new_secret(), "tenant": new_secret()}
+    scopes = ["publish", "subscribe", "admin"]
+    entries = [
+        KeyEntry(name="operator", sha256=sha256_of(secrets["operator"]), scopes=scopes),
+        KeyEntry(name="tenant", sha256=sha256_of(secrets["tenant"]), scopes=scopes, namespace="team"),
+    ]
+    (tmp_path / "keys.toml").write_text("".join(map(entry_text, entries)))
+    with Served(tmp_path / "data", "--keys-file", str(tmp_path / "keys.toml")) as server:
+        operator, tenant = Talker(server, secrets["operator"]), Talker(server, secrets["tenant"])
+        assert tenant.ask("PUT", "/queues/orders", {}).status == 201
+        assert operator.ask("GET", "/queues").json["queues"] == ["team/orders"]
+        for path in ("/queues/team%2Forders", "/queues/team%2forders"):
+            assert operator.ask("GET", path).json["name"] == "team/orders"
+        assert operator.ask("PUT", "/queues/other%2Fq", {}).status == 201
+        assert tenant.ask("GET", "/queues/other%2Fq").status in (400, 403, 404)
+        assert tenant.ask("DELETE", "/queues/other%2Fq").status in (400, 403, 404)
+        assert operator.ask("DELETE", "/queues/other%2Fq").status == 204
+        for talker in (operator, tenant):
+            talker.close()
+
+
 def test_dead_letters_are_moved_back(talker: Talker, queue: str) -> None:
     talker.ask("PUT", "/queues/http-dead", {})
     talker.ask("PUT", queue, {"settings": {"dead_letters": "http-dead", "receives_max": 1}})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
@@ -59,12 +61,13 @@ def api_application(context: ApiContext) -> ASGIApp:
     backup = Route("/backup", BackupRoute(context), methods=["GET"])
 
     def route(operation: Operation) -> BaseRoute:
+        path = operation.path.replace("{name}", f"{{name:{_NAME}}}")
         if operation.way == EVENTS:
-            return Route(operation.path, events, methods=[operation.method])
+            return Route(path, events, methods=[operation.method])
         if operation.way == STREAM:
-            return WebSocketRoute(operation.path, streams)
+            return WebSocketRoute(path, streams)
         assert operation.handler is not None
-        return Route(operation.path, partial(operation.handler, context), methods=[operation.method])
+        return Route(path, partial(operation.handler, context), methods=[operation.method])
 
     application = Starlette(
         routes=[Route("/", about), Route("/openapi.json", description), backup, *map(route, OPERATIONS)],
@@ -79,6 +82,26 @@ def api_application(context: ApiContext) -> ASGIApp:
     return _Counted(application, context)
 
 
+class _NameConvertor(StringConvertor):
+    """A part of a path in which a slash is written as %2F, as in `namespace/queue`."""
+
+    def convert(self, value: str) -> str:
+        return value.replace(_SLASH, "/")
+
+
+_NAME, _SLASH = "lavant_name", "%2F"
+register_url_convertor(_NAME, _NameConvertor())
+
+
+def _path_of(raw: bytes) -> str:
+    """The path with everything decoded but the slashes in its parts.
+
+    >>> _path_of(b"/queues/team%2forders/messages"), _path_of(b"/queues/a%20b")
+    ('/queues/team%2Forders/messages', '/queues/a b')
+    """
+    return "/".join(unquote(part).replace("/", _SLASH) for part in raw.decode("ascii").split("/"))
+
+
 class _Counted:
     """Counts answers by their status."""
 
@@ -88,6 +111,8 @@ class _Counted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ORIGIN.set(Origin("http", peer_of(scope)))
+        if _SLASH in scope["raw_path"].decode("latin-1").upper():
+            scope["path"] = _path_of(scope["raw_path"])
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -115,7 +140,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> str:
     """All methods of a path: each of its routes knows its own."""
     routes = [each for each in request.app.routes if isinstance(each, Route)]
-    found = (each.methods or () for each in routes if each.path_regex.match(request.url.path))
+    found = (each.methods or () for each in routes if each.path_regex.match(request.scope["path"]))
     return ", ".join(sorted({"OPTIONS"}.union(*found)))
 
 
