@@ -169,6 +169,10 @@ class Network:
                 return taken
             taken += [msgspec.json.decode(each.body) for each in answer.deliveries]
 
+    def perform(self, name: str, effects: list[NodeEffect]) -> None:
+        """Perform what a broker's machine returned to a stimulus of the test."""
+        self._perform(self.brokers[name], effects)
+
     def resume_disk(self, name: str) -> None:
         broker = self.brokers[name]
         broker.is_disk_stopped = False

@@ -105,7 +105,7 @@ def acknowledges_early(patch: pytest.MonkeyPatch) -> None:
 def sends_early(patch: pytest.MonkeyPatch) -> None:
     def routed(machine: FederationMachine) -> None:
         for neighbour in machine.state.neighbours.values():
-            machine.sendable[neighbour.name] = neighbour.queue.number
+            machine.sendable[neighbour.link] = neighbour.queue.number
         for session in machine.sessions.values():
             if session.is_up:
                 machine._pump(session)

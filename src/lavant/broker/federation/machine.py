@@ -94,9 +94,10 @@ class FederationMachine:
         self._then: dict[int, Callable[[Any], None]] = {}
         """What to do when a command of this machine is durable, by its number."""
         self.sendable: dict[str, int] = {}
-        """By neighbour: the last number of its queue that is durable."""
+        """By link: the last number of its queue that is durable."""
         self._queued: deque[tuple[int, str, int]] = deque()
-        """Position of a record, neighbour, and the last number in its queue then."""
+        """Position of a record, link, and the last number in its queue then. A neighbour that begins a new link counts
+        from one again, also if records of the old link are not durable yet."""
 
     # ── stimuli ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -394,7 +395,9 @@ class FederationMachine:
             self._known.load(self.own, requires_advertisements=self.config.requires_advertisements)
         for name in [name for name in self.router.outgoing if name not in neighbours]:
             self.router.remove_neighbour(name)
-            del self.sendable[name], self.members_behind[name]
+            del self.members_behind[name]
+        links = {each.link: each.queue.number for each in neighbours.values()}
+        self.sendable = {link: self.sendable.get(link, number) for link, number in links.items()}
         self.relays.follow(neighbours.values())
         for neighbour in neighbours.values():
             if neighbour.name not in self.router.outgoing:
@@ -407,7 +410,6 @@ class FederationMachine:
 
     def _follow(self, neighbour: Neighbour) -> None:
         self.router.add_neighbour(neighbour.name)
-        self.sendable[neighbour.name] = neighbour.queue.number
         self._learned(neighbour, [each for each in neighbour.routes if isinstance(each, BrokerMember)], [])
         self._known.follow(neighbour.name, neighbour.routes)
 
@@ -416,7 +418,7 @@ class FederationMachine:
     def _routed(self) -> None:
         """A record has queued publications for neighbours."""
         for neighbour in self.state.neighbours.values():
-            self._queued.append((self.server.position, neighbour.name, neighbour.queue.number))
+            self._queued.append((self.server.position, neighbour.link, neighbour.queue.number))
 
     def _acknowledged(self, session: LinkSession, number: int) -> None:
         if number > session.sent:
@@ -428,7 +430,7 @@ class FederationMachine:
 
     def _pump(self, session: LinkSession) -> None:
         """Send publications that are durable, as far as the window allows."""
-        until = self.sendable[session.neighbour]
+        until = self.sendable[session.link]
         queue = self.state.neighbours[session.neighbour].queue
         while count := session.room(until - session.sent, self.now_ms, self.config):
             for batch in joined(queue.after(session.sent, until, count, self.config.batch_bytes)):
@@ -452,9 +454,9 @@ class FederationMachine:
         self.router.step()
         durable = self.server.durable
         while self._queued and self._queued[0][0] <= durable:
-            _, name, number = self._queued.popleft()
-            if name in self.sendable:
-                self.sendable[name] = number
+            _, link, number = self._queued.popleft()
+            if link in self.sendable:
+                self.sendable[link] = number
         for session in list(self.sessions.values()):
             if not session.is_up:
                 continue

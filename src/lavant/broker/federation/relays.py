@@ -118,8 +118,11 @@ class LinkRelays:
         if session is None:  # the neighbour will send them again
             self._in_progress[relay.link].difference_update(numbers)
             return
+        copies = self._copies(relay.batch)
         for index, entry in zip(relay.indexes, entries, strict=True):
-            if isinstance(entry, Refused) and entry.code in HOPELESS:
+            if isinstance(entry, Refused) and copies[index]:  # it came over another link while it was matched
+                self._drop(session, relay.batch, [index])
+            elif isinstance(entry, Refused) and entry.code in HOPELESS:
                 text = f"a publication from {session.neighbour!r} was dropped: {entry.reason}"
                 self._machine.effects.append(LinkNotice(text, True))
                 self._drop(session, relay.batch, [index])

@@ -267,6 +267,8 @@ class FederationState:
         received = self._check_received(routed, columns)
         batches = self._batches(request, routed, columns)
         if not self._queues.is_replay:
+            if request.fan_out.queues:  # those that are dropped are copies
+                self._check_copies(routed, columns)
             self._check_room(batches)
         memory = sum(memory_of_batch(batch) for _, batch in batches)
         self._queues.check_memory(memory)
@@ -297,12 +299,15 @@ class FederationState:
             if twice or len(set(numbers)) < len(numbers):
                 raise InvalidValue(f"publication {twice[:1]} of neighbour {neighbour.name!r} was received before")
             received.append((neighbour, numbers))
-        if len(routed.sources) > 1 and not self._queues.is_replay:  # copies can come over several links only
-            for index in range(1, len(routed.origins) + 1):
-                mine = columns.origin_numbers[columns.origin_of == index]
-                if len(np.unique(mine)) < len(mine):
-                    raise InvalidValue("a publication came over two links at once; it is taken from one")
         return received
+
+    def _check_copies(self, routed: RoutedPublications, columns: RoutedColumns) -> None:
+        """Raise if a publication came over another link too: in this record, or in one since it was taken."""
+        for index, origin in enumerate(routed.origins, 1):
+            mine = columns.origin_numbers[columns.origin_of == index]
+            is_twice = len(routed.sources) > 1 and len(np.unique(mine)) < len(mine)
+            if is_twice or self.origins.seen(origin, mine).any():
+                raise InvalidValue("a publication came over two links; it is taken from one")
 
     def _batches(
         self, request: Deliver, routed: RoutedPublications, columns: RoutedColumns

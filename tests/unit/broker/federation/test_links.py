@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.property.federation_network import Network
 
+from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
 from lavant.broker.federation.routes.router import ROUTES_A_STEP
 from lavant.broker.federation.session import FederationConfig, LinkSession
@@ -247,6 +248,55 @@ def test_joins_at_the_same_time_that_close_a_cycle_multiply_nothing_and_one_is_u
     for name in "ABC":
         network.request(name, Publish([publication(x=ord(name))]))
     assert sorted(numbers(network, "A", "s")) == [65, 66, 67]
+
+
+@pytest.mark.parametrize("matching_ms", [0, 10])
+def test_of_copies_that_come_over_two_links_at_once_one_is_delivered(matching_ms: int) -> None:
+    network = Network()
+    for name in "ABC":
+        network.add(name)
+    for name in "BC":
+        network.join(name, "A")
+        network.settle()
+    network.request("A", Subscribe("true", "s"))
+    broker = network.brokers["A"]
+    broker.node.matching_ms = matching_ms  # so that the second copy comes while the first one is matched
+    copy = LinkPublications(
+        first=1,
+        namespace="",
+        bodies=[publication(x=1)],
+        points=[],
+        origins=["id-D"],
+        origin_of=bytes(2),
+        origin_numbers=(7).to_bytes(8, "little"),
+        hops=bytes(1),
+        entered_ms=1,
+    )
+    for connection in broker.node.machine.sessions:
+        network.perform("A", broker.node.frame(connection, copy, network.now_ms))
+    network.pass_time(2 * matching_ms)
+    assert numbers(network, "A", "s") == [1]
+    for neighbour in broker.node.machine.state.neighbours.values():
+        assert neighbour.received.floor == 1, "both links go on"
+    assert network.notices == []
+
+
+def test_numbers_of_a_link_that_ended_do_not_count_for_the_next_one() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    network.request("B", RemoveNeighbour("A", is_final=False))
+    network.brokers["A"].is_disk_stopped = True
+    network.ask("A", Publish([publication(x=x) for x in range(5)]))
+    network.join("A", "B")
+    for _ in range(3):
+        network.step()
+    network.resume_disk("A")
+    assert [*network.brokers["A"].node.machine.sendable.values()] == [0], "the new link begins with nothing"
+    network.settle()
+    network.request("A", Publish([publication(x=9)]))
+    assert numbers(network, "B", "s") == [9]
 
 
 def test_a_full_queue_of_a_link_refuses_what_must_cross_and_nothing_else() -> None:

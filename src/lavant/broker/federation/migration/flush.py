@@ -135,7 +135,7 @@ class PathFlushes:
         is_told = not session.changes or session.changes[0][0] > flush.position
         if machine.server.durable < flush.position or not is_told:
             return False
-        number = machine.sendable[session.neighbour]
+        number = machine.sendable[session.link]
         machine.send(session, PathFlush(flush.source, flush.target, flush.migration, flush.step, number))
         return True
 
