@@ -28,7 +28,7 @@ from lavant.broker.federation.frames import (
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.broker.protocol.subscriptions import Published
-from lavant.core.addresses import Address, is_loopback
+from lavant.core.addresses import SECURE, Address, is_loopback
 from lavant.core.errors import UNDECODABLE, AccessDenied, LavantError, NotReady
 from lavant.core.frames import Frames, frame
 from lavant.service.auth.authorization import revoked
@@ -48,7 +48,9 @@ HELLO_BYTES_MAX = 4 << 20
 FRAME_NUMBER = 0
 """Of every frame: links number publications themselves."""
 STARTING, LINKED = "starting", "linked"
+PASSING = (STARTING, LINKED)
 """Codes of refusals that pass: by a broker that does not serve yet, or that has a link to this one already."""
+NAME_SHOWN = 80
 
 
 class LinkConnection(asyncio.Protocol):
@@ -64,6 +66,8 @@ class LinkConnection(asyncio.Protocol):
         """Why it ended."""
         self.refusal: LinkRefused | None = None
         """Sent by the other side."""
+        self.is_passing = False
+        """Whether it ended for a reason that passes by itself."""
         self.on_welcome: Callable[[LinkConnection], None] = lambda connection: None
         self.ended = asyncio.Event()
         self._links = links
@@ -71,6 +75,8 @@ class LinkConnection(asyncio.Protocol):
         self._frames = Frames(HELLO_BYTES_MAX)
         self._principal: Principal | None = None
         self._is_closed = False
+        self._claimed = ""
+        """The name in the hello of a broker that is not admitted yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._unwritten = bytearray()
         self._transport: asyncio.Transport
@@ -93,7 +99,10 @@ class LinkConnection(asyncio.Protocol):
                     return
                 self._take(decode_link_frame(content))
         except (LavantError, *UNDECODABLE) as error:
-            self.refuse("invalid", f"{self.peer} sent a frame that is not of a link: {error}")
+            if self.neighbour:
+                self.refuse("invalid", f"{self.peer} sent a frame that is not of a link: {error}")
+            else:
+                self.refuse("invalid", f"{self.peer} is no broker of Lavant: its first frame is not of a link")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._abort_after(None)
@@ -101,7 +110,10 @@ class LinkConnection(asyncio.Protocol):
             self._ticket.leave()
         if self._principal is not None:
             self._principal.revocation.unwatch(self._revoke)
-        self._leave("the connection broke" if exc is None else f"the connection broke: {exc}")
+        broke = "the connection broke" if exc is None else f"the connection broke: {exc}"
+        if self.address is not None and not self.address.is_secure and not self.neighbour:
+            broke += f" before anything came; if {self.address.host} serves with TLS, join with {SECURE}://"
+        self._leave(broke)
         self.ended.set()
 
     def pause_writing(self) -> None:
@@ -123,7 +135,8 @@ class LinkConnection(asyncio.Protocol):
         elif isinstance(value, LinkOpened):
             self._welcome()
         elif isinstance(value, LinkRefused):
-            self._links.refused(self, value.code, value.reason)
+            self.is_passing = value.code in PASSING
+            self._links.refused(self, value)
         self._write(frame(FRAME_NUMBER, value))
 
     def reply(self, reply: Reply) -> None:
@@ -152,7 +165,7 @@ class LinkConnection(asyncio.Protocol):
             return f"broker {self.neighbour}"
         if self.address is not None:
             return str(self.address)
-        return self.host
+        return f"{self.host}, as broker {self._claimed!r}" if self._claimed else self.host
 
     @property
     def host(self) -> str:
@@ -180,7 +193,7 @@ class LinkConnection(asyncio.Protocol):
 
     def _take(self, value: LinkFrame) -> None:
         if isinstance(value, LinkRefused):
-            self.refusal = value
+            self.refusal, self.is_passing = value, value.code in PASSING
             self._links.received(self, value)
             self.close(value.reason)
         elif self.neighbour:
@@ -215,17 +228,15 @@ class LinkConnection(asyncio.Protocol):
     def _welcome(self) -> None:
         self.is_welcome = True
         self._abort_after(None)
+        self._links.welcomed(self)
         self.on_welcome(self)
 
     def _is_admitted(self, hello: LinkHello) -> bool:
         """Whether this is a broker that may open links; tells it why if not."""
+        self._claimed = hello.name[:NAME_SHOWN]
         try:
             self._links.readiness.check()
-            principal = self._links.keys.principal(hello.token)
-            if BROKER_SCOPE not in principal.scopes:
-                raise AccessDenied(
-                    f"a link needs a key with the scope {BROKER_SCOPE}; key {principal.name!r} does not have it"
-                )
+            principal = self._authenticated(hello.token)
             self._check_wire()
             if self._ticket is not None:
                 self._ticket.authenticated(principal.tenant)
@@ -239,6 +250,20 @@ class LinkConnection(asyncio.Protocol):
         principal.revocation.watch(self._revoke)
         self._links.admitted(self)
         return True
+
+    def _authenticated(self, secret: bytes) -> Principal:
+        try:
+            principal = self._links.keys.principal(secret)
+        except AccessDenied:
+            said = "one that it does not know" if secret else "none"
+        else:
+            if BROKER_SCOPE in principal.scopes:
+                return principal
+            said = f"{principal.name!r}, which has another scope"
+        raise AccessDenied(
+            f"a link needs a key with the scope {BROKER_SCOPE}, and this broker got {said}; `lavant keys new --scope "
+            f"{BROKER_SCOPE}` makes one for its keys file, and --join-key gives it"
+        )
 
     def _check_wire(self) -> None:
         if not is_loopback(self.host) and self._transport.get_extra_info("ssl_object") is None:

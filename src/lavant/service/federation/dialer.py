@@ -10,7 +10,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from lavant.core.addresses import Address
-from lavant.service.federation.connection import LINKED, STARTING, LinkConnection
+from lavant.service.federation.connection import LinkConnection
 
 if TYPE_CHECKING:
     from lavant.service.federation.links import FederationLinks
@@ -89,9 +89,8 @@ class LinkDialer:
         except asyncio.CancelledError:
             connection.close()
             raise
-        refusal = connection.refusal
-        if refusal is not None and refusal.code in (STARTING, LINKED):
-            self.fault = refusal.reason
+        if connection.is_passing:
+            self.fault = connection.reason
         else:
             where = f"{connection.peer} at {self.address}" if connection.neighbour else str(self.address)
             self._away(f"the link to {where} is down: {connection.reason}")

@@ -27,7 +27,7 @@ from lavant.broker.federation.effects import (
     RelayPublications,
     SendFrame,
 )
-from lavant.broker.federation.frames import BrokerMessage, LinkAcknowledged, LinkFrame, LinkPublications
+from lavant.broker.federation.frames import BrokerMessage, LinkAcknowledged, LinkFrame, LinkPublications, LinkRefused
 from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.machine.effects import Reply
 from lavant.broker.protocol.federation import MoveSubscription, SwitchBalancing
@@ -36,7 +36,7 @@ from lavant.broker.protocol.subscriptions import Published
 from lavant.service.auth.keys import KeyRing
 from lavant.service.federation.balancing.balancer import FederationBalancer
 from lavant.service.federation.balancing.views import balancing_families
-from lavant.service.federation.connection import LINKED, STARTING, LinkConnection
+from lavant.service.federation.connection import LinkConnection
 from lavant.service.federation.dialer import LinkDialer
 from lavant.service.federation.moves import SubscriptionMoves
 from lavant.service.federation.role_redirects import RoleRedirects
@@ -162,6 +162,8 @@ class FederationLinks:
     def received(self, connection: LinkConnection, frame: LinkFrame) -> None:
         if isinstance(frame, LinkAcknowledged):
             self.traces.marked.confirmed(connection.neighbour, frame.number)
+        elif isinstance(frame, LinkRefused):
+            self._tell_refusal(connection, f"{connection.peer} refused the link with this broker: {frame.reason}")
         self.do(lambda now_ms: self.machine.frame(connection, frame, now_ms))
 
     def admitted(self, connection: LinkConnection) -> None:
@@ -171,6 +173,8 @@ class FederationLinks:
     def closed(self, connection: LinkConnection) -> None:
         self._connections.discard(connection)
         self.service.closed(connection)
+        if connection.is_welcome and connection.address is None and not connection.is_passing:
+            _logger.warning("the link to %s is down: %s", connection.peer, connection.reason)
         self.do(lambda now_ms: self.machine.closed(connection, now_ms))
 
     def paused(self, connection: LinkConnection) -> None:
@@ -185,18 +189,26 @@ class FederationLinks:
             self.service.loop.call_soon(self._take_relayed)
         self._relayed.append((connection, number, answer))
 
-    def refused(self, connection: LinkConnection, code: str, reason: str) -> None:
+    def welcomed(self, connection: LinkConnection) -> None:
+        """A link is open on both sides."""
+        _logger.info("the link to %s is up", connection.peer)
+
+    def refused(self, connection: LinkConnection, refusal: LinkRefused) -> None:
         """This broker refused a link."""
-        if code in (STARTING, LINKED):
+        self._tell_refusal(connection, f"refused the link with {connection.peer}: {refusal.reason}")
+
+    def _tell_refusal(self, connection: LinkConnection, text: str) -> None:
+        """Log it, unless it passes by itself; the dialler of a link says why it is down."""
+        if connection.is_passing or connection.address is not None:
             return
         now_s = time.monotonic()
-        key = (connection.host, reason)
+        key = (connection.host, text)
         if now_s - self._refusals.get(key, float("-inf")) < QUIET_S:
             return
         if len(self._refusals) >= REFUSALS_MAX:
             self._refusals.clear()
         self._refusals[key] = now_s
-        _logger.warning("refused the link with %s: %s", connection.peer, reason)
+        _logger.warning("%s", text)
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,11 +10,13 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from functools import partial
 
 from lavant.service.net.admission import ConnectionAdmission, Ticket
 from lavant.service.net.tls import HANDSHAKE_S_MAX, Tls
+from lavant.service.observability.logs import RepeatedFault
 
 BACKLOG = 1024
 ACCEPTS_A_TURN = 64
@@ -23,6 +25,8 @@ REST_S = 1.0
 """Pause after the system refused to accept, as it does without free descriptors."""
 SILENT_S, PROBE_S, PROBES = 60, 15, 4
 """TCP keepalive: idle seconds before the first probe, seconds between probes, and probes before it counts as dead."""
+PLAIN = ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE")
+"""What OpenSSL says of a client that does not speak TLS."""
 
 _logger = logging.getLogger(__name__)
 
@@ -36,6 +40,7 @@ class Listener:
         self._protocol = protocol
         self._admission = admission
         self._tls = tls
+        self._handshakes = RepeatedFault()
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._connecting: set[asyncio.Task[None]] = set()
@@ -73,7 +78,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_A_TURN):
             try:
-                accepted, _ = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -83,12 +88,12 @@ class Listener:
             if ticket is None:
                 accepted.close()
             else:
-                task = self._loop.create_task(self._connect(accepted, ticket))
+                task = self._loop.create_task(self._connect(accepted, str(address[0]), ticket))
                 ticket.hang_up = task.cancel
                 self._connecting.add(task)
                 task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, accepted: socket.socket, ticket: Ticket) -> None:
+    async def _connect(self, accepted: socket.socket, host: str, ticket: Ticket) -> None:
         try:
             accepted.setblocking(False)
             await self._loop.connect_accepted_socket(
@@ -97,13 +102,23 @@ class Listener:
                 ssl=None if self._tls is None else self._tls.context,
                 ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S_MAX,
             )
-        except OSError:  # the handshake failed or timed out, or the client is gone already
+        except OSError as error:  # the handshake failed or timed out, or the client is gone already
+            if isinstance(error, ssl.SSLError):
+                self._tell_handshake(host, error)
             accepted.close()
             ticket.leave()
         except asyncio.CancelledError:
             accepted.close()
             ticket.leave()
             raise
+
+    def _tell_handshake(self, host: str, error: ssl.SSLError) -> None:
+        """A client that tries again and again gets no line each time."""
+        failed = self._handshakes.add()
+        if failed is not None:
+            reason = str(error.reason or error)
+            text = "the TLS handshake with %s failed: %s; %d since the last line"
+            _logger.warning(text, host, f"it does not speak TLS ({reason})" if reason in PLAIN else reason, failed)
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
         _logger.warning("cannot accept connections, trying again in %g s: %s", REST_S, error.strerror)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from lavant.service.net.admission import Ticket
+from lavant.service.observability.logs import RepeatedFault
+
+TLS_HANDSHAKE = b"\x16\x03"
+"""How TLS begins."""
+PLAIN_ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+"""By which a client of TLS sees that the server does not speak it."""
 
 Factory: TypeAlias = Callable[[Ticket], asyncio.Protocol]
+
+_logger = logging.getLogger(__name__)
+_handshakes = RepeatedFault()
 
 
 class DetectingProtocol(asyncio.Protocol):
@@ -38,8 +48,19 @@ class DetectingProtocol(asyncio.Protocol):
             if self._data.startswith(preface):
                 self._switch(factory(self._ticket), self._data[len(preface) :])
                 return
-        if not any(preface.startswith(self._data) for preface in self._prefaces):
+        if self._data.startswith(TLS_HANDSHAKE):
+            self._refuse_tls()
+        elif not any(preface.startswith(self._data) for preface in self._prefaces):
             self._switch(self._http(self._ticket), self._data)
+
+    def _refuse_tls(self) -> None:
+        """A client that tries TLS again and again gets no line each time."""
+        refused = _handshakes.add()
+        if refused is not None:
+            text = "%s speaks TLS, which this server does not: give it --tls-certificate; %d since the last line"
+            _logger.warning(text, host_of(self._transport), refused)
+        self._transport.write(PLAIN_ANSWER)
+        self._transport.close()
 
     def _switch(self, protocol: asyncio.Protocol, data: bytes) -> None:
         self._timer.cancel()
@@ -47,3 +68,9 @@ class DetectingProtocol(asyncio.Protocol):
         protocol.connection_made(self._transport)
         if data:
             protocol.data_received(data)
+
+
+def host_of(transport: asyncio.BaseTransport) -> str:
+    """The machine of a client, for the log."""
+    at = transport.get_extra_info("peername")
+    return str(at[0]) if at else "a client that is gone"

@@ -97,11 +97,14 @@ def test_a_broker_with_its_key_is_admitted_and_the_machine_never_sees_the_key(tm
     assert links.told[:3] == [("opened", None), ("admitted", None), ("received", HELLO)]
 
 
-@pytest.mark.parametrize(("token", "reason"), [("client", "scope broker"), ("wrong", "wants a key"), ("", "got none")])
+@pytest.mark.parametrize(
+    ("token", "reason"), [("client", "scope broker"), ("wrong", "does not know"), ("", "got none")]
+)
 def test_anybody_else_is_refused(tmp_path: Path, token: str, reason: str) -> None:
     [refusal], links = answer_to(with_token(token), key_ring(tmp_path, *KEYS))
     assert refusal.code == "key"
     assert reason in refusal.reason
+    assert "--join-key" in refusal.reason
     assert "received" not in links.names()
 
 
@@ -135,7 +138,7 @@ def test_what_is_no_hello_of_this_version_is_refused_in_one_line(data: bytes, co
     assert isinstance(refusal, LinkRefused)
     assert refusal.code == code
     assert "\n" not in refusal.reason
-    assert ("refused", refusal.reason) in links.told
+    assert ("refused", refusal) in links.told
     assert "received" not in links.names()
 
 
@@ -149,7 +152,8 @@ def test_a_dialler_sends_preface_and_key_and_takes_frames_after_the_hello() -> N
         connection.data_received(bytes(frame(0, HELLO)))
         assert not connection.is_welcome
         connection.data_received(bytes(frame(0, LinkOpened()) + frame(0, LinkAcknowledged(3))))
-        assert [value for _, value in links.told[1:]] == [HELLO, LinkOpened(), LinkAcknowledged(3)]
+        told = [("received", HELLO), ("received", LinkOpened()), ("welcomed", None), ("received", LinkAcknowledged(3))]
+        assert links.told[1:] == told
         assert connection.is_welcome
         connection.data_received(b"\xff" * 8)
         assert transport.frames()[-1].code == "invalid"
@@ -169,6 +173,18 @@ def test_what_was_not_written_when_the_connection_broke_is_dropped() -> None:
         connection.connection_lost(None)
         await asyncio.sleep(0)
         assert not transport.writes
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("is_secure", "is_asked"), [(False, True), (True, False)])
+def test_one_that_hangs_up_without_a_word_may_want_tls(is_secure: bool, is_asked: bool) -> None:
+    async def run() -> None:
+        connection, _, _ = connected(KeyRing(), address=Address("127.0.0.1", 1, is_secure))
+        connection.send(HELLO)
+        connection.connection_lost(None)
+        assert connection.reason.startswith("the connection broke")
+        assert ("join with lavants://" in connection.reason) == is_asked
 
     asyncio.run(run())
 

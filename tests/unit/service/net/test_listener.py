@@ -106,6 +106,22 @@ def test_the_oldest_stranger_makes_room_for_the_next() -> None:
     listening(work, connections_max=9, unauthenticated_max=2)
 
 
+def test_clients_that_do_not_speak_tls_are_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(port: int, admission: ConnectionAdmission) -> None:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"LAVANTLINK\n" + bytes(20))
+            await reader.read()
+            writer.close()
+        await until(lambda: bool(caplog.messages))
+
+    listening(work, Tls(TlsFiles(*write_certificate(tmp_path))))
+    [line] = caplog.messages
+    assert "the TLS handshake with 127.0.0.1 failed: it does not speak TLS" in line
+
+
 def test_a_handshake_that_does_not_end_counts_and_has_to_go_first(tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     context = ssl.create_default_context(cafile=certificate)

@@ -8,8 +8,10 @@ import pytest
 from tests.unit.service.wiring import FakeTransport, ticket, until
 
 from lavant.broker.protocol.frames import LINK_PREFACE, PREFACE
+from lavant.service.net import protocol_detection
 from lavant.service.net.admission import Ticket
 from lavant.service.net.protocol_detection import DetectingProtocol
+from lavant.service.observability.logs import RepeatedFault
 
 
 class Noting(asyncio.Protocol):
@@ -52,7 +54,7 @@ def test_the_preface_is_known_in_pieces(preface: bytes, name: str, cut: int) -> 
     assert sniff(stream[:cut], stream[cut:]) == (name, b"hello")
 
 
-@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n", b"L", b"LAVANT2\n", b"\x16\x03\x01", b"LAVANT1\r\n"])
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n", b"L", b"LAVANT2\n", b"\x16\x04", b"LAVANT1\r\n"])
 def test_everything_else_is_for_http_which_knows_what_to_say(start: bytes) -> None:
     expected = ("nobody", b"") if start == b"L" else ("http", start)
     assert sniff(start) == expected
@@ -60,6 +62,26 @@ def test_everything_else_is_for_http_which_knows_what_to_say(start: bytes) -> No
 
 def test_what_came_before_the_decision_is_handed_on() -> None:
     assert sniff(b"L", b"A", b"X / HTTP/1.1") == ("http", b"LAX / HTTP/1.1")
+
+
+def test_who_speaks_tls_is_told_in_plain_words_and_the_log_has_one_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol_detection, "_handshakes", RepeatedFault())
+
+    async def run() -> None:
+        for _ in range(3):
+            transport = FakeTransport()
+            sniffing = DetectingProtocol({PREFACE: noting}, noting, 60, ticket())
+            sniffing.connection_made(transport)
+            sniffing.data_received(b"\x16\x03\x01\x02\0")
+            assert transport.writes[0].startswith(b"HTTP/1.1 400 ")
+            assert transport.is_closing()
+            sniffing.connection_lost(None)
+
+    asyncio.run(run())
+    [line] = caplog.messages
+    assert "speaks TLS" in line
 
 
 def test_who_says_nothing_is_disconnected() -> None:

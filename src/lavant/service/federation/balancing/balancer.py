@@ -224,7 +224,10 @@ class FederationBalancer:
             self._start_machines()
             self._gather_until_ms = self._links.clock.now_ms() + GATHER_MS
             self._hear_again(place.cluster)
-            _logger.info("balances %s", f"cluster {place.cluster}" if place.is_head else f"in cluster {place.cluster}")
+            if self.is_on:
+                _logger.info(
+                    "balances %s", f"cluster {place.cluster}" if place.is_head else f"in cluster {place.cluster}"
+                )
 
     def _is_watched(self, report: LoadReport) -> bool:
         if report.is_of_cluster:
