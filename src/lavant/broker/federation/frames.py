@@ -74,6 +74,8 @@ class LinkRefused(Value, tag="refused", frozen=True):
     code: str
     """`protocol`, `name`, `self`, `cycle`, `removed`, `linked`, `invalid`, `full` or `key`."""
     reason: str
+    broker: str = ""
+    """The identity of the one that refuses, once it has read a hello."""
 
 
 class RoutesUpdate(Value, tag="routes", frozen=True):

@@ -247,7 +247,7 @@ class FederationMachine:
             self.refuse(session, "invalid", str(error))
 
     def refuse(self, session: LinkSession, code: str, reason: str) -> None:
-        self.send(session, LinkRefused(code, reason))
+        self.send(session, LinkRefused(code, reason, self.own.identity))
         self.close(session, reason)
 
     def close(self, session: LinkSession, reason: str) -> None:
@@ -280,7 +280,7 @@ class FederationMachine:
         """Remove a neighbour that may join again, and say what waited for it."""
 
         def say(removed: NeighbourRemoved) -> None:
-            waited = f"; {removed.publications} publications that waited for it were deleted"
+            waited = f"; publications that waited for it and were deleted: {removed.publications}"
             self.notice(f"removed neighbour {name!r}: {why}{waited if removed.publications else ''}", is_warning=True)
 
         self.record(RemoveNeighbour(name, is_final=False), say, grows=False)

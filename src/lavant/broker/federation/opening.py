@@ -35,6 +35,8 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 
 CYCLE = "cycle"
 """The code of refusals of links that would close one."""
+REMOVED = "removed"
+"""The code of refusals by a broker that has removed this one, or the link that this one remembers."""
 
 
 class RefusedLink(Exception):
@@ -87,7 +89,7 @@ class LinkOpening:
             return
         if hello.identity in machine.state.removed:
             raise RefusedLink(
-                "removed",
+                REMOVED,
                 f"{machine.own.name!r} has removed {hello.name!r}; to let it join again, start {machine.own.name!r} "
                 f"with --join to {hello.name!r}",
             )
@@ -134,7 +136,7 @@ class LinkOpening:
         session.theirs = (opening.received, opening.digests)
         if not opening.is_new:
             if known is None or known.link != opening.link:
-                raise RefusedLink("removed", f"{machine.own.name!r} does not know this link; it begins anew")
+                raise RefusedLink(REMOVED, f"{machine.own.name!r} does not know this link; it begins anew")
             machine.opened(session)
             return
         if known is not None:
@@ -154,10 +156,10 @@ class LinkOpening:
         known = machine.state.neighbours.get(session.neighbour)
         if session.is_new and not session.is_up and known is not None and known.link == session.link:
             machine.remove_neighbour(known.name, f"it refuses this broker: {refused.reason}")
-        elif refused.code == CYCLE and session.stage is LinkStage.OPEN and session.peer is not None:
-            # Only a new link can close a cycle, so the dialler has removed the one that this broker remembers.
-            known = machine.state.neighbours.get(session.peer.name)
-            if known is not None and known.identity == session.peer.identity:
+        elif refused.code in (CYCLE, REMOVED):
+            # Only a new link can close a cycle, so the other side has removed the one that this broker remembers.
+            known = self._neighbour_with(refused.broker)
+            if known is not None and machine.session_of(known.link) is None:
                 machine.remove_neighbour(known.name, "it has removed this broker")
         machine.close(session, refused.reason)
 
@@ -179,7 +181,7 @@ class LinkOpening:
                 "self", f"{hello.name!r} has the data directory of {own.name!r}: a broker cannot join itself"
             )
         by_name = state.neighbours.get(hello.name)
-        by_identity = next((each for each in state.neighbours.values() if each.identity == hello.identity), None)
+        by_identity = self._neighbour_with(hello.identity)
         behind = [each for known in self._machine.members_behind.values() for each in known.values()]
         others = {each.identity for each in (own, *behind) if each.name == hello.name} - {hello.identity}
         if (by_name is not None and by_name is not by_identity) or others:
@@ -238,6 +240,9 @@ class LinkOpening:
             self._machine.now_ms,
             self._machine.config.role,
         )
+
+    def _neighbour_with(self, identity: str) -> Neighbour | None:
+        return next((each for each in self._machine.state.neighbours.values() if each.identity == identity), None)
 
     def _side(self, but: str) -> list[BrokerMember]:
         """The brokers on this side of the link to a neighbour."""

@@ -354,6 +354,20 @@ def test_a_neighbour_that_is_removed_while_it_is_connected_leaves() -> None:
     assert [each.name for each in network.brokers["A"].node.machine.members_behind["B"].values()] == ["B"]
 
 
+def test_a_neighbour_that_was_removed_while_it_was_away_forgets_the_one_that_removed_it() -> None:
+    network = chain("A", "B")
+    network.request("A", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    network.request("B", Publish([publication(x=1)]))
+    network.request("A", RemoveNeighbour("B"))
+    network.join("B", "A")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["removed"]
+    assert network.brokers["B"].node.machine.state.neighbours == {}
+    assert any("that waited for it and were deleted: 1" in each for each in network.notices), network.notices
+
+
 def test_another_data_directory_under_the_same_name_is_refused() -> None:
     network = chain("A", "B", "C")
     network.add("twin", identity="id-twin")
