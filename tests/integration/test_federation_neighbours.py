@@ -18,6 +18,8 @@ from tests.integration.test_federation import lavant
 from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefused, decode_link_frame
 from lavant.broker.federation.routes.tables import NO_ROUTES
 from lavant.broker.protocol.frames import LINK_PREFACE
+from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.subscriptions import Subscribe, Subscribed
 from lavant.core.addresses import Address
 from lavant.core.errors import InvalidValue
 from lavant.core.frames import Frames, frame
@@ -125,6 +127,21 @@ def test_garbage_after_a_proper_hello_ends_that_link_only(pair: tuple[Broker, Br
     assert stranger.refusal().code == "invalid"
     stranger.close()
     check_undisturbed(pair, "after")
+
+
+def test_what_is_too_large_for_a_queue_here_is_kept_from_nobody_else(pair: tuple[Broker, Broker]) -> None:
+    first, second = pair
+    with second.client() as client:
+        small = Subscribe("price > 0", "small", config=QueueConfig(message_bytes_max=1024))
+        assert isinstance(client.ask(small), Subscribed)
+    try:
+        first.publish({"@id": "large", "price": 1, "text": "y" * 2000}, {"@id": "fits", "price": 1})
+        wait_until(lambda: second.depth("all") == 2, second.view)
+        assert second.received("all") == {"large": 1, "fits": 1}
+        assert second.received("small") == {"fits": 1}
+        assert "too large for 1 of its queues" in second.log
+    finally:
+        second.unsubscribe("small")
 
 
 def test_a_clock_that_is_an_hour_apart_is_noted_and_nothing_else(pair: tuple[Broker, Broker]) -> None:

@@ -419,7 +419,7 @@ def memory_of_route(entry: RouteEntry) -> int:
 def _full(neighbour: Neighbour, why: str) -> QueueFull:
     return QueueFull(
         f"the queue for neighbour {neighbour.name!r} is full: {why}; publish again when the neighbour is reachable, or "
-        "remove it from the federation"
+        f"remove it with `lavant federation rm {neighbour.name}`"
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lavant.broker.matching.interface import Matches
+from lavant.broker.queues.machine import Queues
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.core.kernels.kernels import frozen, kernel
 
@@ -48,6 +49,24 @@ class FanOutBatch(NamedTuple):
         queues = np.frombuffer(self.queues, INTEGERS)[queue].tobytes()
         ends = np.arange(1, len(mine) + 1).astype(INTEGERS).tobytes()
         return FanOutBatch(number, number + 1, queues, ends, bytes(4 * len(mine)), self.wanted[number : number + 1])
+
+    def fitting(self, size_bytes: int, queues: Queues) -> tuple[FanOutBatch, int]:
+        """The fan-out of a single publication without queues that do not allow its size, and how many these are.
+
+        It was accepted, and can no longer be refused. Links and queues that were deleted stay.
+        """
+        serials = np.frombuffer(self.queues, INTEGERS).tolist()
+        kept = [serial for serial in serials if _takes(queues, serial, size_bytes)]
+        batch = self._replace(
+            queues=np.array(kept, INTEGERS).tobytes(),
+            ends=np.arange(1, len(kept) + 1).astype(INTEGERS).tobytes(),
+            places=bytes(INTEGERS.itemsize * len(kept)),
+        )
+        return batch, len(serials) - len(kept)
+
+
+def _takes(queues: Queues, serial: int, size_bytes: int) -> bool:
+    return all(queues.config(name).message_bytes_max >= size_bytes for name in queues.names_of([serial]))
 
 
 class QueueRoutes:

@@ -212,6 +212,8 @@ class BrokerNode(BrokerMachine):
             self.probe(parsed.content, part)
             way: RelayedFrom | None = admitted.relayed.get(place)
             routed = routed_columns(admitted.namespace, [way]) if self.broker.federation.neighbours else None
+            if way is not None:
+                part, _ = part.fitting(len(parsed.body), self.queues)
             fan_out = FanOut([parsed.body], part.queues, part.ends, part.places)
             try:
                 effects += self.deliver(Deliver(fan_out, routed=routed), [], now_ms)

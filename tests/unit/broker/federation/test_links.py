@@ -394,6 +394,18 @@ def test_a_publication_that_does_not_fit_is_held_until_it_does() -> None:
     assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 0
 
 
+def test_a_queue_that_does_not_allow_its_size_keeps_a_publication_from_nobody_else() -> None:
+    network = chain("A", "B", "C")
+    network.request("B", Subscribe("true", "small", config=QueueConfig(message_bytes_max=1024)))
+    network.request("B", Subscribe("true", "s"))
+    network.request("C", Subscribe("true", "s"))
+    network.request("A", Publish([publication(x=1, text="y" * 2000), publication(x=2)]))
+    received = [numbers(network, broker, queue) for broker, queue in (("B", "small"), ("B", "s"), ("C", "s"))]
+    assert received == [[2], [1, 2], [1, 2]]
+    [refused] = network.request("B", Publish([publication(x=3, text="y" * 2000)])).entries
+    assert isinstance(refused, Refused), "here nobody has accepted it"
+
+
 def test_two_connections_between_two_brokers_become_one() -> None:
     network = Network()
     network.add("A")

@@ -55,7 +55,7 @@ from lavant.broker.subscriptions.filter_quota import Filters
 from lavant.broker.subscriptions.idempotency import IdempotencyKeys
 from lavant.broker.subscriptions.registry import Added, Change, Removed
 from lavant.broker.subscriptions.routing import FanOutBatch
-from lavant.core.errors import InvalidValue, LavantError
+from lavant.core.errors import InvalidValue, LavantError, LimitExceeded
 from lavant.service.engines.filters import FilterAdmission
 from lavant.service.engines.interface import Engine, EngineBatch, Logged, MatchProbe
 from lavant.service.engines.scan import CompiledKernels, ScanEngine
@@ -73,7 +73,7 @@ from lavant.service.runtime.ingest.ingest_queue import (
     size_class,
     with_last,
 )
-from lavant.service.runtime.ingest.match_delivery import MatchDelivery, MatchSource, OnMatched
+from lavant.service.runtime.ingest.match_delivery import MatchDelivery, MatchSource, OnMatched, QueueSizes
 from lavant.service.runtime.limits import ServiceLimits
 
 DELIVERED_BYTES_MAX = 32 << 20
@@ -86,7 +86,6 @@ REQUESTS = (Publish, Subscribe, UpdateSubscription, Unsubscribe)
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
-
 
 _Matched: TypeAlias = list[tuple[list[QueuedPublication], list[FanOutBatch] | Logged]]
 Perform: TypeAlias = Callable[[list[Effect]], None]
@@ -133,6 +132,7 @@ class Ingest:
         self._on_failed = on_failed
         self._queue = IngestQueue()
         self._pace = IngestPace()
+        self._sizes = QueueSizes(server.queues)
         self.admission = Admission(
             server.queues,
             server.broker.subscriptions,
@@ -448,7 +448,11 @@ class Ingest:
             routed = routed_of(own, part) if self._federation.neighbours else None
             self._record(fanout, publishes, routed=routed)
         except LavantError as error:
-            if len(own) == 1:
+            is_accepted = len(own) == 1 and own[0].way is not None and isinstance(error, LimitExceeded)
+            fitting = self._sizes.fitting(part, len(own[0].accepted.body)) if is_accepted else None
+            if fitting is not None:
+                self._deliver(places, fitting, publishes)
+            elif len(own) == 1:
                 self.refused += 1
                 own[0].publish.entries[own[0].place] = refusal(error)
                 self._answer_all(publishes)

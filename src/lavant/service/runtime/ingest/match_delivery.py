@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-
 from lavant.broker.machine.effects import Effect, Reply
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.machine.machine import BrokerMachine
@@ -21,6 +19,7 @@ from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.routing import FanOutBatch
 from lavant.core.errors import LavantError, LimitExceeded
+from lavant.service.observability.logs import RepeatedFault
 from lavant.service.runtime.clock import ServerClock
 
 OnMatched: TypeAlias = Callable[[int, int, int, float | None], None]
@@ -55,6 +54,31 @@ class MatchSource(Protocol):
         ...
 
 
+class QueueSizes:
+    """Leaves out queues that do not allow the size of a publication, which was accepted and can no longer be refused:
+    by this server before it was matched, or by another broker."""
+
+    def __init__(self, queues: Queues) -> None:
+        self.too_large = 0
+        """Notifications that were left out."""
+        self._queues = queues
+        self._fault = RepeatedFault()
+
+    def fitting(self, batch: FanOutBatch, size_bytes: int) -> FanOutBatch | None:
+        """The fan-out of a single publication without them; None if there is none."""
+        fitting, left_out = batch.fitting(size_bytes, self._queues)
+        if not left_out:
+            return None
+        self.too_large += left_out
+        publications = self._fault.add()
+        if publications is not None:
+            text = (
+                "a publication of %d bytes is too large for %d of its queues; raise their message_bytes_max; %d since "
+            )
+            _logger.warning(text + "the last line", size_bytes, left_out, publications)
+        return fitting
+
+
 class MatchDelivery:
     """For one engine. `perform` performs effects and opens a turn."""
 
@@ -66,14 +90,18 @@ class MatchDelivery:
         perform: Callable[[list[Effect]], None],
         on_matched: OnMatched,
     ) -> None:
-        self.too_large = 0
-        """Notifications dropped because they are larger than their queue allows."""
+        self._sizes = QueueSizes(server.queues)
         self._server = server
         self._log_offsets = server.broker.subscriptions.log_offsets
         self._source = source
         self._clock = clock
         self._perform = perform
         self._on_matched = on_matched
+
+    @property
+    def too_large(self) -> int:
+        """Notifications dropped because they are larger than their queue allows."""
+        return self._sizes.too_large
 
     async def deliver(self, context: RequestContext, results: MatchResults, in_thread: InThread) -> None:
         """Deliver results to queues. If a queue refuses, the parts before it count and the rest is sent again."""
@@ -99,36 +127,11 @@ class MatchDelivery:
             self._perform(self._server.deliver(deliver, answers, self._clock.now_ms()))
         except LimitExceeded:  # a queue takes no messages as large as these
             if len(part.bodies) == 1:
-                self._deliver(log_name, self._fitting(part), answers)
+                fitting = self._sizes.fitting(batch, len(part.bodies[0]))
+                if fitting is None:
+                    raise
+                self._deliver(log_name, part._replace(batch=fitting), answers)
             else:
                 last = len(part.bodies) - 1
                 for number in range(len(part.bodies)):
                     self._deliver(log_name, part.single(number), answers if number == last else [])
-
-    def _fitting(self, part: DeliveryPart) -> DeliveryPart:
-        """Leaves out queues that do not allow its size: it was accepted, and can no longer be refused."""
-        [body], queues = part.bodies, self._server.queues
-        serials = [
-            serial
-            for serial in np.frombuffer(part.batch.queues, INTEGERS).tolist()
-            if _takes(queues, serial, len(body))
-        ]
-        left_out = len(part.batch.queues) // INTEGERS.itemsize - len(serials)
-        self.too_large += left_out
-        _logger.warning(
-            "a publication of %d bytes is too large for %d of its queues; raise their message_bytes_max",
-            len(body),
-            left_out,
-        )
-        count = len(serials)
-        batch = part.batch._replace(
-            queues=np.array(serials, INTEGERS).tobytes(),
-            ends=np.arange(1, count + 1).astype(INTEGERS).tobytes(),
-            places=bytes(INTEGERS.itemsize * count),
-        )
-        return part._replace(batch=batch)
-
-
-def _takes(queues: Queues, serial: int, size_bytes: int) -> bool:
-    """A deleted queue does no harm."""
-    return all(queues.config(name).message_bytes_max >= size_bytes for name in queues.names_of([serial]))
