@@ -218,12 +218,14 @@ class Migrations:
 
     def _forget_messages(self, request: ForgetMessages) -> Plan:
         departure = self._departure(request.migration)
+        letters, transfers = departure.offer.config.dead_letters, self._queues.transfers
+        queues = [departure.queue, *([letters] if letters is not None and self._queues.exists(letters) else [])]
+        if not any(number in transfers.find(queue).messages for queue in queues for number in request.numbers):
+            return unchanged(_DONE)
 
         def apply() -> Answer:
-            self._queues.transfers.drop(departure.queue, request.numbers)
-            letters = departure.offer.config.dead_letters
-            if letters is not None and self._queues.exists(letters):
-                self._queues.transfers.drop(letters, request.numbers)
+            for queue in queues:
+                transfers.drop(queue, request.numbers)
             return self._done()
 
         return apply
@@ -308,8 +310,9 @@ class Migrations:
         if not self._is_there(arrival):  # unsubscribed meanwhile: nobody wants them
             return unchanged(_DONE)
         new = [each for each in request.messages if each.number not in arrival.followed]
+        if not new:  # they came again while a slow disk took them
+            return unchanged(_DONE)
         self._queues.check_memory(sum(MESSAGE + len(each.body) + len(each.attributes) for each in new))
-
         letters = self._queues.transfers.find(arrival.queue).config.dead_letters
 
         def apply() -> Answer:
