@@ -11,8 +11,8 @@ from lavant.broker.federation.session import LinkSession
 from lavant.broker.federation.state import Neighbour
 from lavant.broker.filters import Filter
 from lavant.broker.filters.limits import NO_LIMITS
-from lavant.broker.protocol.federation import AdvertisedRoute, BrokerMember, SubscribedRoute
-from lavant.broker.protocol.subscriptions import SubscriptionState
+from lavant.broker.protocol.federation import ANY_NAMESPACE, AdvertisedRoute, BrokerMember, SubscribedRoute
+from lavant.broker.protocol.subscriptions import EncryptedFilter, SubscriptionState
 from lavant.broker.subscriptions.parsing import PLAIN, ParsedPublication, accept
 from lavant.core.errors import InvalidValue
 from lavant.core.publications.attributes import AttributeValue
@@ -65,6 +65,8 @@ class TraceVerdict(msgspec.Struct, frozen=True):
     subscriptions: list[str]
     """Names of local subscriptions that match."""
     links: list[RouteStep]
+    refusal: str | None = None
+    """Why it would not take the publication from a client."""
 
 
 def links_of(machine: FederationMachine) -> list[LinkView]:
@@ -89,30 +91,52 @@ def tracer(
         raise InvalidValue(parsed.reason)
     if parsed.scheme != PLAIN:
         raise InvalidValue("an encrypted publication cannot be traced: brokers see ciphertext only; trace a plain one")
-    own = [each for each in machine.server.broker.subscriptions if each.namespace == namespace]
+    registry = machine.server.broker.subscriptions
+    own = [each for each in registry if each.namespace == namespace]
     behind = {
-        neighbour.name: [each for each in neighbour.subscriptions.values() if each.namespace == namespace]
+        neighbour.name: (
+            [each for each in neighbour.subscriptions.values() if each.namespace == namespace],
+            _advertised_to(machine, neighbour, namespace),
+        )
         for neighbour in machine.state.neighbours.values()
         if neighbour.name != source
     }
+    is_refused = not source and machine.config.requires_advertisements
+    is_refused = is_refused and not registry.is_advertised(namespace, parsed.content)
 
     def verdict() -> TraceVerdict:
+        if is_refused:
+            return TraceVerdict([], [], "it would be refused: no advertisement here matches, and this broker wants one")
         return TraceVerdict(
-            [each.name for each in own if _matches(each, parsed.content)],
-            [_step(name, known, parsed.content) for name, known in behind.items()],
+            [each.name for each in own if _matches(each.filter, parsed.content)],
+            [_step(name, known, told, parsed.content) for name, (known, told) in behind.items()],
         )
 
     return verdict
 
 
-def _matches(state: SubscriptionState, attributes: dict[str, AttributeValue]) -> bool:
-    return isinstance(state.filter, str) and Filter.parse(state.filter, NO_LIMITS).matches(attributes)
+def _advertised_to(machine: FederationMachine, neighbour: Neighbour, namespace: str) -> list[str]:
+    """What is advertised to a neighbour: it tells only subscriptions that intersect that."""
+    return [
+        each.filter
+        for each in machine.router.outgoing[neighbour.name].table
+        if isinstance(each, AdvertisedRoute) and each.namespace in (namespace, ANY_NAMESPACE)
+    ]
 
 
-def _step(neighbour: str, known: list[SubscriptionState], attributes: dict[str, AttributeValue]) -> RouteStep:
+def _matches(filter: str | EncryptedFilter, attributes: dict[str, AttributeValue]) -> bool:
+    return isinstance(filter, str) and Filter.parse(filter, NO_LIMITS).matches(attributes)
+
+
+def _step(
+    neighbour: str, known: list[SubscriptionState], told: list[str], attributes: dict[str, AttributeValue]
+) -> RouteStep:
     for state in known:
-        if _matches(state, attributes):
+        if _matches(state.filter, attributes):
             return RouteStep(neighbour, True, f"subscription behind it: {state.filter}")
+    if not any(_matches(filter, attributes) for filter in told):
+        why = "no advertisement on this side of the link matches, so it tells no subscriptions for it"
+        return RouteStep(neighbour, False, why)
     if not known:
         return RouteStep(neighbour, False, "there is no subscription behind it in this namespace")
     if len(known) == 1:

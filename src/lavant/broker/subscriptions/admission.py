@@ -167,7 +167,8 @@ class Admission:
             return result
         return Refused(
             "InvalidValue",
-            f"no advertisement matches publication {result.id!r}, but this broker requires one",
+            f"no advertisement matches publication {result.id!r}, but this broker requires one: advertise first what "
+            "you publish (`client.advertise(filter)`, or POST /advertisements)",
         )
 
     def _check_room(self, publications: int, size_bytes: int) -> None:

@@ -63,7 +63,7 @@ class TraceHop(msgspec.Struct, frozen=True, kw_only=True):
     events: list[TraceEvent] = []
     """Of a marked publication."""
     fault: str | None = None
-    """Why it did not say."""
+    """Why it did not say, or why it would not take the publication."""
 
 
 class _Identified(msgspec.Struct):
@@ -139,6 +139,7 @@ class Traces:
                 for each in verdict.links
             ],
             events=self.marked.events(publication),
+            fault=verdict.refusal,
         )
         asked = [link.neighbour for link in hop.links if link.is_forwarded and link.neighbour not in path]
         request = TraceRequest("", namespace, publication, [*path, name])

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.broker.federation.test_links import chain, publication
 
 from lavant.broker.federation.trace import links_of, members_of, tracer
-from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.broker.protocol.subscriptions import Advertise, Publish, Subscribe
 from lavant.core.errors import InvalidValue
 
 
@@ -24,6 +24,23 @@ def test_each_broker_says_which_subscription_is_why() -> None:
     )
     assert "no subscription behind it" in tracer(machines["A"], "shop", publication(x=2))().links[0].reason
     assert tracer(machines["B"], "", publication(x=2), source="C")().links == verdicts["B"].links[:1]
+
+
+def test_a_missing_advertisement_is_named_where_it_is_missing() -> None:
+    network = chain("A", "B", requires_advertisements=True)
+    network.request("B", Subscribe("x > 1", "wanted"))
+    machine = network.brokers["A"].node.machine
+    here = tracer(machine, "", publication(x=2))()
+    assert here.refusal is not None
+    assert "no advertisement here matches" in here.refusal
+    [step] = tracer(machine, "", publication(x=2), source="C")().links
+    assert (step.is_forwarded, "no advertisement on this side" in step.reason) == (False, True)
+    network.request("A", Advertise("x > 0 and x < 9", "a"))
+    [step] = tracer(machine, "", publication(x=2))().links
+    assert step.is_forwarded
+    assert tracer(machine, "", publication(x=9))().refusal is not None
+    [step] = tracer(machine, "", publication(x=1))().links
+    assert step.reason == "the only subscription behind it does not match"
 
 
 def test_a_trace_is_of_the_moment_it_was_asked_for() -> None:
