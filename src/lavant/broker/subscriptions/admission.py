@@ -52,6 +52,8 @@ class Admission:
     def __init__(self, queues: Queues, subscriptions: Subscriptions, *, publications_max: int, bytes_max: int) -> None:
         self.publications = 0
         """Waiting to be matched."""
+        self.broker = ""
+        """Its name in a federation, with which the ids that it gives begin: another broker must not give the same."""
         self.requires_advertisements = False
         """Refuse plain publications that no advertisement matches."""
         self._bytes = 0
@@ -107,8 +109,8 @@ class Admission:
         self._queues.check_memory(MESSAGE)  # without memory for a message, matching would be in vain
         if is_delivered_later:
             self._queues.usages.check_bytes(request.namespace, size_bytes)
-        epoch = self._queues.epoch
-        ids = (f"{epoch:x}-{number:x}" for number in self._counter)
+        begin = f"{self.broker}-{self._queues.epoch:x}" if self.broker else f"{self._queues.epoch:x}"
+        ids = (f"{begin}-{number:x}" for number in self._counter)
         results = accept(request.publications, ids, now_ms)
         if self.requires_advertisements:
             results = [self._advertised(request.namespace, result) for result in results]

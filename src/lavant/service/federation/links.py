@@ -77,8 +77,9 @@ class FederationLinks:
         self.limits = service.limits
         self.service = service
         self.clock = clock
-        if settings.requires_advertisements:
-            service.ingest.admission.requires_advertisements = True
+        admission = service.ingest.admission
+        admission.broker = settings.name
+        admission.requires_advertisements = settings.requires_advertisements
         tls = settings.tls()
         self.dialers = [LinkDialer(self, address, tls) for address in settings.joins]
         self.opening = asyncio.Lock()

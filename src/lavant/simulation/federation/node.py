@@ -94,6 +94,7 @@ class BrokerNode(BrokerMachine):
         super().__init__(broker, position=position)
         self.machine = make_machine(self, config)
         self._admission = Admission(self.queues, broker.subscriptions, publications_max=1 << 30, bytes_max=1 << 40)
+        self._admission.broker = config.name
         self._admission.requires_advertisements = config.requires_advertisements
         self._matcher = NodeMatcher()
         self.probe: Callable[[Any, FanOutBatch], None] = lambda content, part: None

@@ -48,6 +48,12 @@ def test_a_publication_reaches_a_subscription_over_several_brokers_once() -> Non
     assert network.brokers["C"].node.machine.state.neighbours["B"].received.floor == 2
 
 
+def test_brokers_give_different_ids() -> None:
+    network = chain("A", "B")
+    given = [network.request(name, Publish([publication(x=1)])).entries[0] for name in ("A", "B")]
+    assert given == ["A-1-1", "B-1-1"]
+
+
 def test_what_was_published_during_a_partition_arrives_after_it() -> None:
     network = chain("A", "B")
     network.request("B", Subscribe("true", "s"))

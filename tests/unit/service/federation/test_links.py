@@ -72,7 +72,7 @@ def links_of(machine: Any, positions: list[int], failures: list[Exception]) -> F
         loop=asyncio.get_running_loop(),
         closed=lambda connection: None,
         perform=lambda effects: positions.extend(each.position for each in effects),
-        ingest=SimpleNamespace(go_on=lambda: None),
+        ingest=SimpleNamespace(go_on=lambda: None, admission=SimpleNamespace()),
     )
     return FederationLinks(
         service,  # type: ignore[arg-type]
