@@ -218,7 +218,9 @@ class BalancingFigures(msgspec.Struct, frozen=True, kw_only=True):
     delays_s: dict[str, tuple[float, float]]
     """By phase: p50 and p99 from publishing to receiving."""
     due: int
-    """Deliveries; each came once."""
+    delivered: int
+    missing: int
+    twice: int
 
 
 def run_balancing(
@@ -247,7 +249,7 @@ def run_balancing(
         readers.finish(publisher.published)
         delays = _delays(readers, publisher, course)
         _show_delays(console, delays, course)
-        due = _show(console, readers, publisher.published)
+        deliveries = _show(console, readers, publisher.published)
         if picture_path is not None:
             write_picture(picture_path, course.picture())
         if not course.is_balanced:
@@ -258,7 +260,7 @@ def run_balancing(
             moved=sum(view["moved"] for view in course.seen[-1][1]),
             pause_ms=math.inf if course.pause_ms is None else course.pause_ms,
             delays_s={phase: (p50, p99) for phase, (p50, p99) in percentiles.items()},
-            due=due,
+            **deliveries,
         )
 
 
@@ -362,8 +364,8 @@ def _show_delays(console: Console, delays: dict[str, list[float]], course: Balan
         console.print(text, highlight=False)
 
 
-def _show(console: Console, readers: MovingSubscribers, published: dict[str, Quote]) -> int:
-    """Returns how many deliveries were due; raises if there were others."""
+def _show(console: Console, readers: MovingSubscribers, published: dict[str, Quote]) -> dict[str, int]:
+    """Figures of the deliveries. Raises if a notification is missing or came twice."""
     due = missing = delivered = twice = wrong = 0
     for name, counts in readers.counts.items():
         wanted = readers.due(name, published)
@@ -380,4 +382,4 @@ def _show(console: Console, readers: MovingSubscribers, published: dict[str, Quo
     if missing or wrong or twice:
         faults = f"{missing} notifications are missing, {wrong} are wrong, {twice} came twice"
         raise LavantError(f"{faults}; this is a bug, please report it")
-    return due
+    return {"due": due, "delivered": delivered, "missing": missing, "twice": twice}
