@@ -212,7 +212,8 @@ class SubscriptionMigrations:
             driver.numbers.clear()
             self._send_messages(departure, driver)
         elif self._is_overdue(departure):
-            self._undo(departure, f"nothing brought it closer for {self._machine.config.migration_ms_max} ms")
+            way = "" if self.session_to(departure.target) is not None else "; the link towards it is down"
+            self._undo(departure, f"nothing brought it closer for {self._machine.config.migration_ms_max} ms{way}")
         elif len(departure.taken) > NOTED_MAX:
             self._undo(departure, f"over {NOTED_MAX} publications came before it was ready")
         else:
