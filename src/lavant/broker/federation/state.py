@@ -50,6 +50,8 @@ from lavant.core.errors import UNDECODABLE, InvalidValue, QueueFull, QuotaExceed
 
 LINK_SERIAL_MIN = 1 << 31
 """Serials of links begin here; those of queues are below."""
+NUMBERS_A_MS = 1000
+"""More publications than one broker accepts in a millisecond."""
 IDS_LISTED = 10
 REMOVED_MAX = 1000
 """Removed brokers that are remembered."""
@@ -115,7 +117,8 @@ class FederationState:
         self.changes = 0
         """How often neighbours were added or removed."""
         self.published = 0
-        """The last number of a publication that was published here."""
+        """The last number of a publication that was published here. It rises with the clock when a link begins: an
+        older copy of a data directory must not give numbers again, which other brokers would take for copies."""
         self.removed: dict[str, None] = {}
         """Identities of brokers that were removed and may not join by themselves, the oldest first."""
         self.origins = OriginWindows()
@@ -171,6 +174,7 @@ class FederationState:
             self._serial += 1
             self._enter(Neighbour(request.name, request.identity, request.link, LINK_SERIAL_MIN + self._serial))
             self.removed.pop(request.identity, None)
+            self.published = max(self.published, self._queues.now_ms * NUMBERS_A_MS)
             self.changes += 1
             self._queues.changed = True
             self.on_neighbours()

@@ -287,24 +287,6 @@ def test_of_copies_that_come_over_two_links_at_once_one_is_delivered(matching_ms
     assert network.notices == []
 
 
-def test_numbers_of_a_link_that_ended_do_not_count_for_the_next_one() -> None:
-    network = chain("A", "B")
-    network.request("B", Subscribe("true", "s"))
-    network.cut("A", "B")
-    network.settle()
-    network.request("B", RemoveNeighbour("A", is_final=False))
-    network.brokers["A"].is_disk_stopped = True
-    network.ask("A", Publish([publication(x=x) for x in range(5)]))
-    network.join("A", "B")
-    for _ in range(3):
-        network.step()
-    network.resume_disk("A")
-    assert [*network.brokers["A"].node.machine.sendable.values()] == [0], "the new link begins with nothing"
-    network.settle()
-    network.request("A", Publish([publication(x=9)]))
-    assert numbers(network, "B", "s") == [9]
-
-
 def test_a_full_queue_of_a_link_refuses_what_must_cross_and_nothing_else() -> None:
     network = chain("A", "B", limits=LinkLimits(bytes_max=300))
     network.request("B", Subscribe("x = 1", "s"))
@@ -358,20 +340,6 @@ def test_a_neighbour_that_is_removed_while_it_is_connected_leaves() -> None:
     network.request("B", RemoveNeighbour("C"))
     assert network.brokers["C"].node.machine.state.neighbours == {}
     assert [each.name for each in network.brokers["A"].node.machine.members_behind["B"].values()] == ["B"]
-
-
-def test_a_neighbour_that_was_removed_while_it_was_away_forgets_the_one_that_removed_it() -> None:
-    network = chain("A", "B")
-    network.request("A", Subscribe("true", "s"))
-    network.cut("A", "B")
-    network.settle()
-    network.request("B", Publish([publication(x=1)]))
-    network.request("A", RemoveNeighbour("B"))
-    network.join("B", "A")
-    network.settle()
-    assert [each.code for each in network.refusals] == ["removed"]
-    assert network.brokers["B"].node.machine.state.neighbours == {}
-    assert any("that waited for it and were deleted: 1" in each for each in network.notices), network.notices
 
 
 def test_another_data_directory_under_the_same_name_is_refused() -> None:
@@ -471,21 +439,3 @@ def test_a_partition_of_an_hour_heals() -> None:
     network.join("A", "B")  # its probes had no trouble, but another connection does no harm
     network.settle()
     assert numbers(network, "C", "s") == list(range(60))
-
-
-def test_a_data_directory_that_is_older_than_what_was_confirmed_is_refused() -> None:
-    network = chain("A", "B")
-    network.request("B", Subscribe("true", "s"))
-    network.request("A", Publish([publication(x=1)]))
-    old = len(network.brokers["B"].records)
-    for x in (2, 3):
-        network.request("A", Publish([publication(x=x)]))
-    network.cut("A", "B")
-    network.settle()
-    del network.brokers["B"].records[old:]
-    network.brokers["B"].durable = old
-    network.restart("B")
-    network.join("B", "A")
-    network.settle()
-    assert [each.code for each in network.refusals] == ["invalid"]
-    assert "older copy" in network.refusals[0].reason

@@ -1,0 +1,77 @@
+"""Links that begin anew: after one side removed the other, or came back with older data."""
+
+from __future__ import annotations
+
+from tests.unit.broker.federation.test_links import chain, numbers, publication
+
+from lavant.broker.protocol.federation import RemoveNeighbour
+from lavant.broker.protocol.subscriptions import Publish, Subscribe
+
+
+def test_numbers_of_a_link_that_ended_do_not_count_for_the_next_one() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    network.request("B", RemoveNeighbour("A", is_final=False))
+    network.brokers["A"].is_disk_stopped = True
+    network.ask("A", Publish([publication(x=x) for x in range(5)]))
+    network.join("A", "B")
+    for _ in range(3):
+        network.step()
+    network.resume_disk("A")
+    assert [*network.brokers["A"].node.machine.sendable.values()] == [0], "the new link begins with nothing"
+    network.settle()
+    network.request("A", Publish([publication(x=9)]))
+    assert numbers(network, "B", "s") == [9]
+
+
+def test_a_neighbour_that_was_removed_while_it_was_away_forgets_the_one_that_removed_it() -> None:
+    network = chain("A", "B")
+    network.request("A", Subscribe("true", "s"))
+    network.cut("A", "B")
+    network.settle()
+    network.request("B", Publish([publication(x=1)]))
+    network.request("A", RemoveNeighbour("B"))
+    network.join("B", "A")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["removed"]
+    assert network.brokers["B"].node.machine.state.neighbours == {}
+    assert any("that waited for it and were deleted: 1" in each for each in network.notices), network.notices
+
+
+def test_a_broker_with_an_older_copy_of_its_data_joins_again_and_nothing_new_counts_as_a_copy() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    broker = network.brokers["A"]
+    old = len(broker.records)
+    for x in range(5):
+        network.request("A", Publish([publication(x=x)]))
+    del broker.records[old:]
+    broker.durable = old
+    network.pass_time(1)
+    network.restart("A")
+    network.request("A", RemoveNeighbour("B"))
+    network.join("A", "B")
+    network.settle()
+    for x in range(5, 10):
+        network.request("A", Publish([publication(x=x)]))
+    assert numbers(network, "B", "s") == list(range(10))
+
+
+def test_a_data_directory_that_is_older_than_what_was_confirmed_is_refused() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    network.request("A", Publish([publication(x=1)]))
+    old = len(network.brokers["B"].records)
+    for x in (2, 3):
+        network.request("A", Publish([publication(x=x)]))
+    network.cut("A", "B")
+    network.settle()
+    del network.brokers["B"].records[old:]
+    network.brokers["B"].durable = old
+    network.restart("B")
+    network.join("B", "A")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["invalid"]
+    assert "older copy" in network.refusals[0].reason
