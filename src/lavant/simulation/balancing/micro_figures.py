@@ -158,7 +158,7 @@ class MicroExperiment(msgspec.Struct, frozen=True, kw_only=True):
         ends = []
         for policy in MICRO:
             values = [_mean(measure, found[policy, variant.x]) for variant in (self.variants[0], self.variants[-1])]
-            first, last = ("–" if value is None else f"{value:.3g}" for value in values)
+            first, last = ("–" if value is None else f"{float(f'{value:.3g}'):,g}" for value in values)
             ends.append(f"{first} to {last} ({policy})")
         return ", ".join(ends)
 
