@@ -72,7 +72,7 @@ class LinkRefused(Value, tag="refused", frozen=True):
     """Why the connection is closed."""
 
     code: str
-    """`protocol`, `name`, `self`, `cycle`, `removed`, `linked`, `invalid`, `full` or `key`."""
+    """`protocol`, `name`, `self`, `cycle`, `removed`, `linked`, `twice`, `invalid`, `full` or `key`."""
     reason: str
     broker: str = ""
     """The identity of the one that refuses, once it has read a hello."""

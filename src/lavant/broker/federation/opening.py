@@ -130,6 +130,7 @@ class LinkOpening:
         machine, hello = self._machine, session.peer
         assert hello is not None
         known = self._check(hello)
+        self._check_older(session, hello)
         if len(opening.digests) != DIGESTS_BYTES:
             raise RefusedLink("invalid", f"digests have {DIGESTS_BYTES} bytes, got {len(opening.digests)}")
         session.neighbour, session.link = hello.name, opening.link
@@ -199,20 +200,37 @@ class LinkOpening:
         return by_identity
 
     def _check_twins(self, session: LinkSession, hello: LinkHello) -> None:
-        """Two connections to one broker: the newer one stays if the same side made both, otherwise the one that the
-        broker with the smaller identity made."""
-        machine = self._machine
-        for other in list(machine.sessions.values()):
-            if other is session or other.peer is None or other.peer.identity != hello.identity:
-                continue
-            if other.stage is LinkStage.CLOSED:
-                continue
-            is_mine_smaller = machine.own.identity < hello.identity
-            if session.is_dialled not in (other.is_dialled, is_mine_smaller):
-                raise RefusedLink("linked", f"{machine.own.name!r} and {hello.name!r} have a connection already")
-            machine.refuse(
-                other, "linked", f"a newer connection between {machine.own.name!r} and {hello.name!r} is used"
-            )
+        """Two connections to one broker: that of the broker with the smaller identity stays. If one broker made both,
+        it knows whether the older one works; the other one waits for what it does with the newer one."""
+        own = self._machine.own
+        for other in self._twins(session, hello.identity):
+            if session.is_dialled and other.is_dialled:
+                raise RefusedLink(
+                    "twice", f"{own.name!r} has a link to {hello.name!r} by another --join; remove one of them"
+                )
+            if session.is_dialled != other.is_dialled:
+                if session.is_dialled != (own.identity < hello.identity):
+                    raise RefusedLink("linked", f"{own.name!r} and {hello.name!r} have a connection already")
+                self._replace(other, hello)
+
+    def _check_older(self, session: LinkSession, hello: LinkHello) -> None:
+        """The dialler does not use its older connections any more, but frames may have come over them since this side
+        said what it holds: the dialler asks once more."""
+        twins = self._twins(session, hello.identity)
+        for other in twins:
+            self._replace(other, hello)
+        if twins:
+            raise RefusedLink("linked", f"{self._machine.own.name!r} had an older connection; it is closed now")
+
+    def _twins(self, session: LinkSession, identity: str) -> list[LinkSession]:
+        """Other connections to the same broker."""
+        sessions = self._machine.sessions.values()
+        peers = [each for each in sessions if each.peer is not None and each.peer.identity == identity]
+        return [each for each in peers if each is not session and each.stage is not LinkStage.CLOSED]
+
+    def _replace(self, older: LinkSession, hello: LinkHello) -> None:
+        reason = f"a newer connection between {self._machine.own.name!r} and {hello.name!r} is used"
+        self._machine.refuse(older, "linked", reason)
 
     def _check_cycle(self, theirs: list[BrokerMember]) -> None:
         cycle = cycle_of(self._side(""), theirs)

@@ -8,6 +8,33 @@ from lavant.broker.protocol.federation import RemoveNeighbour
 from lavant.broker.protocol.subscriptions import Publish, Subscribe
 
 
+def test_a_second_join_to_the_same_broker_leaves_the_link_alone() -> None:
+    network = chain("A", "B")
+    before = [list(each.node.machine.sessions) for each in network.brokers.values()]
+    for _ in range(3):
+        network.join("A", "B")
+        network.settle()
+    assert [list(each.node.machine.sessions) for each in network.brokers.values()] == before
+    assert {each.code for each in network.refusals} == {"twice"}
+    network.request("B", Subscribe("true", "s"))
+    network.request("A", Publish([publication(x=1)]))
+    assert numbers(network, "B", "s") == [1]
+
+
+def test_an_older_connection_that_only_the_acceptor_believes_in_is_replaced() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    node = network.brokers["A"].node
+    [connection] = node.machine.sessions
+    network.perform("A", node.closed(connection, network.now_ms))  # B has not noticed
+    network.request("A", Publish([publication(x=1)]))
+    for _ in range(2):  # the first attempt finds the older one
+        network.join("A", "B")
+        network.settle()
+    assert [each.code for each in network.refusals if each.reason.startswith("'B' had")] == ["linked"]
+    assert numbers(network, "B", "s") == [1]
+
+
 def test_numbers_of_a_link_that_ended_do_not_count_for_the_next_one() -> None:
     network = chain("A", "B")
     network.request("B", Subscribe("true", "s"))
