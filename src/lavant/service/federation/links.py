@@ -91,7 +91,7 @@ class FederationLinks:
         self._connections: set[LinkConnection] = set()
         self._effects: deque[LinkEffect] = deque()
         self._is_performing = False
-        self._is_stopped = False
+        self._is_stopping = self._is_stopped = False
         self._relayed: list[tuple[LinkConnection, int, Published]] = []
         self._refusals: dict[tuple[str, str], float] = {}
         """When a refusal was last logged, by address and reason."""
@@ -111,6 +111,7 @@ class FederationLinks:
 
     async def stop(self) -> None:
         self.service.links = None
+        self._is_stopping = True
         await self.balancer.stop()
         for dialer in self.dialers:
             await dialer.stop()
@@ -174,7 +175,8 @@ class FederationLinks:
     def closed(self, connection: LinkConnection) -> None:
         self._connections.discard(connection)
         self.service.closed(connection)
-        if connection.is_welcome and connection.address is None and not connection.is_passing:
+        is_lost = connection.is_welcome and not (connection.is_passing or self._is_stopping)
+        if is_lost and connection.address is None:  # the dialler of a link says itself why it is down
             _logger.warning("the link to %s is down: %s", connection.peer, connection.reason)
         self.do(lambda now_ms: self.machine.closed(connection, now_ms))
 
