@@ -261,8 +261,8 @@ class LinkConnection(asyncio.Protocol):
                 return principal
             said = f"{principal.name!r}, which has another scope"
         raise AccessDenied(
-            f"a link needs a key with the scope {BROKER_SCOPE}, and this broker got {said}; `lavant keys new --scope "
-            f"{BROKER_SCOPE}` makes one for its keys file, and --join-key gives it"
+            f"a link needs a key with the scope {BROKER_SCOPE}, and this broker got {said}; "
+            "`lavant keys new --scope broker` makes one for its keys file, and --join-key gives it"
         )
 
     def _check_wire(self) -> None:
