@@ -47,8 +47,8 @@ class SubscriptionReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         store = SliceReader(self._place)
-        version = store.version(self._version).number
-        return [InputPartition((store.identity, version, slice)) for slice in range(store.settings.slices)]
+        version = store.version(self._version)  # which has its own number of slices
+        return [InputPartition((store.identity, version.number, slice)) for slice in range(len(version.slices))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         identity, version, slice = partition.value
