@@ -35,6 +35,7 @@ SHARE_SPARK = (
     "test_spark_identities",
     "test_spark_settings",
     "test_spark_sources",
+    "test_spark_sql",
     "test_spark_tables",
     "test_sweep",
     "test_telemetry_job",

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-NEWEST_ONLY = ("test_kafka", "test_service_telemetry", "test_spark_identities", "test_sweep", "test_telemetry_job")
+NEWEST_ONLY = (
+    "test_kafka",
+    "test_service_telemetry",
+    "test_spark_identities",
+    "test_spark_sql",
+    "test_sweep",
+    "test_telemetry_job",
+)
 
 CHOSEN = {
     # Executors that come and go, and the process of the Spark engine.

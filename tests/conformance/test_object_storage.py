@@ -322,6 +322,16 @@ def test_what_is_no_storage_is_refused_in_one_line(place: str | Path, message: s
     assert "\n" not in str(failure.value)
 
 
+def test_googles_storage_that_does_not_answer_is_one_line_in_seconds() -> None:
+    nobody = "gs://anonymous@bucket/x?endpoint_override=127.0.0.1:9&scheme=http"
+    [options] = arrow.open_arrow_storage(nobody)._fs.__reduce__()[1]
+    assert options["retry_time_limit"].total_seconds() == arrow.GOOGLE_RETRY_S
+    with pytest.raises(MissingComponent, match=r"no connection; check the endpoint and the network$"):
+        open_storage(f"{nobody}&retry_limit_seconds=1").names()
+    refused = OSError("UNAVAILABLE: Could not create a OAuth2 access token: PerformWork() - CURL error [6]")
+    assert str(arrow.explained(parse_uri("gs://bucket/x"), refused)).endswith("set GOOGLE_APPLICATION_CREDENTIALS")
+
+
 def test_hdfs_without_its_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     with pytest.raises(MissingComponent, match=r"hdfs_native is not installed; .*install 'lavant\[hdfs\]'$"):

@@ -1,4 +1,4 @@
-"""Settings of Spark that users may choose otherwise: the stream finds the same."""
+"""Settings of Spark that users may choose otherwise: streams, tables and sources find the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 from tests.integration.workload import append, expected, filters, notified, rows
 
 from lavant.broker.slices import SliceStore
+from lavant.pipeline.sources import register_sources
 from lavant.pipeline.stream.driver import start
+from lavant.pipeline.tables import match, register
 
 TEXTS = dict(enumerate(filters(100)))
 PUBLICATIONS = rows(600, seed=8)
@@ -42,3 +44,32 @@ def test_checkpoints_may_have_another_format(shared_spark: SparkSession, store: 
     finally:
         shared_spark.conf.unset("spark.sql.streaming.offsetLog.formatVersion")
     assert notified(tmp_path / "out" / "notifications") == expected(TEXTS, PUBLICATIONS)
+
+
+def test_arrow_may_have_large_types_and_compress(shared_spark: SparkSession, store: SliceStore, tmp_path: Path) -> None:
+    settings = {
+        "spark.sql.execution.arrow.useLargeVarTypes": "true",
+        "spark.sql.execution.arrow.compression.codec": "zstd",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    }
+    log, copy = str(tmp_path / "log"), str(tmp_path / "copy")
+    for key, value in settings.items():
+        shared_spark.conf.set(key, value)
+    try:
+        register(shared_spark)
+        register_sources(shared_spark)
+        table = shared_spark.read.format("lavant_log").option("rows", "columns").load(log)
+        rows = table.selectExpr("*", "cast(`@id` as binary) `@payload`").coalesce(1)
+        rows.write.format("lavant_log").mode("append").save(copy)
+        copied = shared_spark.read.format("lavant_log").option("rows", "columns").load(copy)
+        assert {bytes(row["@payload"]).decode() == row["@id"] for row in copied.collect()} == {True}
+        start(shared_spark, log=copy, subscriptions=store.directory, output=tmp_path / "out", available_now=True).wait()
+        matched = [match(table, store.directory, groups=groups, explode=True).count() for groups in (None, 3)]
+        held = table.where("lavant_matches('symbol like ''Y%''', struct(*))").count()
+    finally:
+        for key in settings:
+            shared_spark.conf.unset(key)
+    wanted = expected(TEXTS, PUBLICATIONS)
+    assert notified(tmp_path / "out" / "notifications") == wanted
+    assert matched == [sum(map(len, wanted.values()))] * 2
+    assert held == sum(row["symbol"].startswith("Y") for row in PUBLICATIONS)

@@ -324,6 +324,20 @@ def test_fields_of_structs_are_attributes_and_other_types_only_exist(shared_spar
             match(frame, odd)
 
 
+@pytest.mark.parametrize("groups", [None, 2])
+def test_rows_keep_columns_of_types_that_python_does_not_know(shared_spark: SparkSession, groups: int | None) -> None:
+    frame = shared_spark.sql(
+        "select 5 volume, interval 1 year y, make_interval(1, 2, 3) c, date'12000-01-01' d, "
+        "parse_json('[1]') v, array(interval 1 month) a, named_struct('b', timestamp'-0044-03-15 00:00:00') s"
+    )
+    texts = ["volume > 3", "exists(y) and exists(s.b)", "volume < 9", "exists(d)"]
+    subscriptions = shared_spark.createDataFrame([(text, text) for text in texts], "id string, filter string")
+    names = [f"string({name})" for name in ("y", "c", "d", "a", "s")] + ["to_json(v)"]
+    matched = match(frame, subscriptions, groups=groups)
+    [row] = matched.selectExpr("sort_array(subscriptions) subscriptions", "rejected", *names).collect()
+    assert tuple(row) == (sorted(texts), None, *frame.selectExpr(*names).first())  # type: ignore[misc]
+
+
 def test_a_wide_integer_refuses_its_row_only_where_a_filter_compares_it(
     shared_spark: SparkSession, store: SliceStore
 ) -> None:
@@ -380,6 +394,9 @@ def test_names_that_the_result_needs_are_refused(shared_spark: SparkSession, sto
     twice = shared_spark.createDataFrame([(1, 50)], "volume int, n int").toDF("volume", "volume")
     with pytest.raises(InvalidValue, match="two columns 'volume'"):
         match(twice, store.directory)
+    rate = shared_spark.readStream.format("rate").load()
+    with pytest.raises(InvalidValue, match="the subscriptions are a streaming DataFrame, and they are read once"):
+        match(taken.select("volume"), rate.selectExpr("value id", "'volume > 1' filter"))
     with pytest.raises(InvalidValue, match=r"'nothing' is neither a slice store .* nor a table"):
         match(taken.select("volume"), "nothing")
     with pytest.raises(InvalidValue, match=r"need one column 'id', and have volume; name theirs with id="):
@@ -442,42 +459,3 @@ def test_one_filter_is_a_function_of_sql(shared_spark: SparkSession) -> None:
         "SELECT lavant_matches(f, struct(v)) FROM VALUES ('v > 3', 5), ('v > 3', 1), (NULL, 5), ('v < 2', 1) t(f, v)"
     )
     assert sorted(str(row[0]) for row in shared_spark.sql(by_row).collect()) == ["False", "None", "True", "True"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "problem"),
-    [
-        (
-            "* FROM lavant_match(TABLE(wrong_rows), 'timed')",
-            "'at', a timestamp, which Spark passes .* cast it to string",
-        ),
-        ("* FROM lavant_match(TABLE(wrong_rows), '/nowhere')", r"holds no subscriptions: store\.json is missing"),
-        ("* FROM lavant_match(TABLE(wrong_rows), 5)", "the second argument of lavant_match is a constant text"),
-        (
-            "* FROM lavant_match(TABLE(wrong_rows), 'timed', 'no')",
-            "the argument explode of lavant_match is true or false",
-        ),
-        ("lavant_matches(n, struct(*)) FROM wrong_rows", "the first argument .* is a filter, a text, got int32"),
-        ("lavant_matches('n >', struct(*)) FROM wrong_rows", "expected a value after '>'.*; the filter is 'n >'"),
-        ("lavant_matches('n > 3', n) FROM wrong_rows", r"the second argument .* is a struct: struct\(\*\), got int32"),
-        (
-            "lavant_matches('n > 3', struct(array(n) n)) FROM wrong_rows",
-            "filters compare column 'n', which is of type l",
-        ),
-    ],
-)
-def test_sql_says_in_one_line_what_is_wrong(shared_spark: SparkSession, asked: str, problem: str) -> None:
-    register(shared_spark, {"timed": shared_spark.createDataFrame([(1, "at > '2026'")], "id int, filter string")})
-    shared_spark.sql("SELECT timestamp'2026-01-02 03:04:05' at, 5 n").createOrReplaceTempView("wrong_rows")
-    with pytest.raises(PySparkException, match=problem) as caught:
-        shared_spark.sql(f"SELECT {asked}").collect()
-    said = str(caught.value)
-    assert "Traceback" not in said
-    assert len([line for line in said.splitlines() if "lavant.core.errors" in line]) == 1
-
-
-def test_a_timestamp_can_be_cast_in_the_query(shared_spark: SparkSession) -> None:
-    register(shared_spark, {"timed": shared_spark.createDataFrame([(1, "at > '2026'")], "id int, filter string")})
-    cast = "SELECT cast(timestamp'2026-01-02 03:04:05' AS string) at"
-    found = shared_spark.sql(f"SELECT * FROM lavant_match(TABLE({cast}), 'timed')").collect()
-    assert [row.subscriptions for row in found] == [[1]]

@@ -66,6 +66,9 @@ LEAN_PLANS = {
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
+    # Blocks leave Java as Arrow has them by default, whatever the session's other queries have.
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.execution.arrow.compression.codec": "none",
 }
 """For a query with a short plan, which Spark makes anew for every micro-batch."""
 JVM_OPTIONS = " ".join(

@@ -6,7 +6,7 @@
 
 Option           Meaning                                                          Default
 ---------------  ---------------------------------------------------------------  ---------------------
-rows             `json` or `columns`; a schema that you give means columns        json
+rows             `json` or `columns`; a schema with other columns means these     json
 startingOffset   where a batch or a new stream starts                             the log's first
 endingOffset     where a batch ends; that publication is not in it                the log's end
 rowsMax          publications of a micro-batch                                    8192
@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from lavant.broker.storage.log import LogReader
 from lavant.core.errors import InvalidValue
 from lavant.core.identities import UNKNOWN
-from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
+from lavant.pipeline.internals.worker_errors import stream_reader, with_refusals_in_one_line
 from lavant.pipeline.sources.log_rows import OFFSET, column_schema, json_schema, rows_of
 from lavant.pipeline.sources.log_writer import LogBatchWriter, LogStreamWriter
 from lavant.pipeline.sources.options import check_visible, count_option, place_of
@@ -59,8 +59,8 @@ class LogSource(DataSource):
     def reader(self, schema: StructType) -> LogBatchReader:
         return LogBatchReader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
-        return LogStreamReader(self.options, schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return stream_reader(lambda: LogStreamReader(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LogBatchWriter:
         return LogBatchWriter(self.options, schema, overwrite, self.name())
@@ -76,12 +76,13 @@ class LogOptions:
         self.place = place_of(options, LogSource.name())
         self.offset_column = options.get("offsetColumn", OFFSET)
         self.schema = schema if schema is not None else json_schema(self.offset_column)
+        self.form = options.get("rows")
         self.start = count_option(options, "startingOffset")
         self.end = count_option(options, "endingOffset")
         rows_max, partition_bytes = count_option(options, "rowsMax", 1), count_option(options, "partitionBytes")
         self.rows_max = rows_max if rows_max is not None else BATCH_ROWS_MAX
         self.partition_bytes = partition_bytes if partition_bytes is not None else PARTITION_BYTES
-        rows_of(self.schema, self.offset_column)  # raises, before anything is read, if it cannot be
+        rows_of(self.schema, self.offset_column, self.form)  # raises, before anything is read, if it cannot be
 
     def partitions(self, reader: LogReader, start: int, end: int) -> list[InputPartition]:
         """Ranges of whole blocks, of about `partition_bytes` each; at least one, as Spark demands."""
@@ -99,8 +100,10 @@ class LogOptions:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, in a task."""
         start, end, identity = partition.value
+        if start == end:  # a log that a stream waits for need not exist
+            return
         check_visible(self.place)
-        rows = rows_of(self.schema, self.offset_column)
+        rows = rows_of(self.schema, self.offset_column, self.form)
         for batch in LogReader(self.place, identity).read(start, end):
             yield rows(batch.first_offset, batch.records)
 

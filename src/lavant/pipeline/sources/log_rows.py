@@ -62,17 +62,32 @@ def column_schema(schemas: Iterable[pa.Schema], offset: str = OFFSET) -> str:
     return ", ".join([f"{_quoted(offset)} bigint", *(f"{_quoted(name)} {_type_of(kinds[name])}" for name in names)])
 
 
-def rows_of(schema: StructType, offset: str = OFFSET) -> LogRows:
-    """The function that turns publications into rows of this schema."""
+def rows_of(schema: StructType, offset: str = OFFSET, form: str | None = None) -> LogRows:
+    """The function that turns publications into rows of this schema, in the form that is asked for or else fits it."""
     wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-    if schema == json_schema(offset):
-        return lambda first, records: _json_rows(first, records, offset)
+    others = [name for name, _ in wanted if not _is_offset(name, offset) and name != PUBLICATION]
+    if form == "json" and others:
+        raise InvalidValue(
+            f"rows=json has the columns {offset!r} and {PUBLICATION!r}, and the schema has {others[0]!r}; "
+            "leave out the schema, or option rows"
+        )
+    is_json = form == "json" or (form is None and not others and PUBLICATION in schema.names)
     for name, type in wanted:
-        if type not in ARROW_TYPES or (name == offset and type != "bigint"):
-            supported = "bigint" if name == offset else ", ".join(ARROW_TYPES)
-            raise InvalidValue(f"column {name!r} of a log cannot be of type {type}; use {supported}")
+        allowed = list(ARROW_TYPES)
+        if _is_offset(name, offset):
+            allowed = ["bigint"]
+        elif is_json:
+            allowed = ["string"]
+        if type not in allowed:
+            raise InvalidValue(f"column {name!r} of a log cannot be of type {type}; use {', '.join(allowed)}")
     fields = [pa.field(each.name, ARROW_TYPES[each.dataType.simpleString()], each.nullable) for each in schema.fields]
-    return lambda first, records: _column_rows(first, records, pa.schema(fields), offset)
+    values = _json_texts if is_json else _column
+    return lambda first, records: _rows(first, records, pa.schema(fields), offset, values)
+
+
+def _is_offset(name: str, offset: str) -> bool:
+    """Spark's names have no case."""
+    return name.lower() == offset.lower()
 
 
 def _kind(type: pa.DataType) -> str:
@@ -82,7 +97,7 @@ def _kind(type: pa.DataType) -> str:
         ("boolean", pa.types.is_boolean),
         ("integer", pa.types.is_integer),
         ("float", pa.types.is_floating),
-        ("binary", pa.types.is_binary),
+        ("binary", lambda type: pa.types.is_binary(type) or pa.types.is_large_binary(type)),
         ("list", lambda type: pa.types.is_list(type) or pa.types.is_fixed_size_list(type)),
     ):
         if is_kind(type):
@@ -107,22 +122,27 @@ def _offsets(first: int, records: pa.RecordBatch) -> pa.Array:
     return pa.array(range(first, first + records.num_rows), pa.int64())
 
 
-def _json_rows(first: int, records: pa.RecordBatch, offset: str) -> pa.RecordBatch:
-    rows: list[dict[str, Any]] = [{} for _ in range(records.num_rows)]
-    for name, column in zip(records.schema.names, records.columns, strict=True):
-        for row, value in zip(rows, column.to_pylist(), strict=True):
-            if value is not None:  # an attribute of several types has a column for each
-                row[name] = value
-    texts = [msgspec.json.encode(row).decode() for row in rows]
-    return pa.record_batch({offset: _offsets(first, records), PUBLICATION: pa.array(texts, pa.string())})
-
-
-def _column_rows(first: int, records: pa.RecordBatch, schema: pa.Schema, offset: str) -> pa.RecordBatch:
+def _rows(
+    first: int,
+    records: pa.RecordBatch,
+    schema: pa.Schema,
+    offset: str,
+    values: Callable[[pa.RecordBatch, str, pa.DataType], pa.Array],
+) -> pa.RecordBatch:
     columns = [
-        _offsets(first, records) if field.name == offset else _column(records, field.name, field.type)
+        _offsets(first, records) if _is_offset(field.name, offset) else values(records, field.name, field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _json_texts(records: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array:
+    rows: list[dict[str, Any]] = [{} for _ in range(records.num_rows)]
+    for attribute, column in zip(records.schema.names, records.columns, strict=True):
+        for row, value in zip(rows, column.to_pylist(), strict=True):
+            if value is not None:  # an attribute of several types has a column for each
+                row[attribute] = value
+    return pa.array([msgspec.json.encode(row).decode() for row in rows], wanted)
 
 
 def _column(records: pa.RecordBatch, name: str, wanted: pa.DataType) -> pa.Array:

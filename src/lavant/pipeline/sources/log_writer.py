@@ -53,6 +53,8 @@ PENDING = "pending.json"
 SUPPORTED = "string, boolean, byte, short, int, bigint, float and double, @payload binary, @point array<double>"
 _TYPES = frozenset({"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"})
 _ENVELOPE = {"@payload": "binary", POINT: "array<double>"}
+_LOG_TYPES = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+"""Types that Spark has by `spark.sql.execution.arrow.useLargeVarTypes`, and those of a log."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,9 @@ def publications_of(settings: RowSettings, rows: pa.RecordBatch) -> pa.RecordBat
         return _from_json(settings, rows.column(PUBLICATION).to_pylist())
     names = [name for name in rows.schema.names if name != settings.offset]
     records = rows.select(names)
+    records = records.cast(
+        pa.schema([(field.name, _LOG_TYPES.get(field.type, field.type)) for field in records.schema])
+    )
     accepted = accept("encrypted" if POINT in names else "plain", records)
     if accepted.rejected and not settings.drops:
         raise _refused(next(iter(accepted.rejected.values())))
@@ -235,7 +240,9 @@ def _from_json(settings: RowSettings, texts: list[str | None]) -> pa.RecordBatch
     made: list[dict[str, Any]] = []
     for text in texts:
         try:
-            made.append(publication_row(b"" if text is None else text.encode()))
+            if text is None:
+                raise InvalidValue(f"column {PUBLICATION!r} is NULL")
+            made.append(publication_row(text.encode()))
         except InvalidValue as error:
             if not settings.drops:
                 raise _refused(str(error)) from None

@@ -22,9 +22,9 @@ from pyspark.sql.types import StructType
 
 from lavant.broker.storage.objects import open_storage
 from lavant.core.errors import IdentityMismatch, InvalidValue
-from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
+from lavant.pipeline.internals.worker_errors import stream_reader, with_refusals_in_one_line
 from lavant.pipeline.operators.parts import Part
-from lavant.pipeline.sources.options import check_visible, count_option, place_of
+from lavant.pipeline.sources.options import check_schema, check_visible, count_option, place_of
 from lavant.pipeline.stream.sinks import BatchManifest, read_manifests, read_part
 
 BATCH_ROWS_MAX = 65_536
@@ -52,9 +52,14 @@ class NotificationSource(DataSource):
         return "batch bigint, key bigint, id string, subscriptions array<bigint>, rejected string"
 
     def reader(self, schema: StructType) -> NotificationBatchReader:
+        check_schema(schema, self.schema(), self.name())
         return NotificationBatchReader(self.options)
 
-    def streamReader(self, schema: StructType) -> NotificationStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return stream_reader(lambda: self._stream_reader(schema))
+
+    def _stream_reader(self, schema: StructType) -> NotificationStreamReader:
+        check_schema(schema, self.schema(), self.name())
         return NotificationStreamReader(self.options)
 
 

@@ -6,6 +6,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.sql.types import StructType
+
 from lavant.broker.storage.objects import open_storage
 from lavant.core.errors import InvalidValue, MissingComponent
 from lavant.core.files import is_uri
@@ -36,3 +38,10 @@ def count_option(options: Mapping[str, str], name: str, least: int = 0) -> int |
     if not given.isdecimal() or int(given) < least:
         raise InvalidValue(f"option {name} is {given!r}; give a number, {least} or more")
     return int(given)
+
+
+def check_schema(given: StructType, own: str, source: str) -> None:
+    """Raise if somebody gave a schema to a source whose columns are always the same."""
+    columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in given.fields)
+    if columns != own:
+        raise InvalidValue(f"{source} has the columns {own}, got a schema with {columns}; leave it out, and select")

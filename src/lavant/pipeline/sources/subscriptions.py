@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from lavant.broker.matching.plain.encoder import decode_filters
 from lavant.broker.slices import SliceReader
 from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
-from lavant.pipeline.sources.options import check_visible, count_option, place_of
+from lavant.pipeline.sources.options import check_schema, check_visible, count_option, place_of
 
 ROWS_AT_ONCE = 4096
 SCHEMA = pa.schema([("id", pa.int64()), ("slice", pa.int32()), ("filter", pa.string())])
@@ -36,6 +36,7 @@ class SubscriptionSource(DataSource):
         return "id bigint, slice int, filter string"
 
     def reader(self, schema: StructType) -> SubscriptionReader:
+        check_schema(schema, self.schema(), self.name())
         return SubscriptionReader(self.options)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
@@ -26,7 +26,7 @@ from lavant.broker.storage.log.blocks import LogBatch
 from lavant.broker.storage.objects import open_storage
 from lavant.core.identities import UNKNOWN
 from lavant.pipeline.cluster.assignment import ACCESS_SLICES
-from lavant.pipeline.internals.worker_errors import with_refusals_in_one_line
+from lavant.pipeline.internals.worker_errors import stream_reader, with_refusals_in_one_line
 from lavant.pipeline.operators.access import AccessBlock, encode_range
 from lavant.pipeline.operators.tasks import MatchTask
 from lavant.pipeline.sources.log import LogStreamReader
@@ -56,8 +56,8 @@ class BlockSource(DataSource):
     def schema(self) -> str:
         return "publications bigint, block binary"
 
-    def streamReader(self, schema: StructType) -> BlockStreamReader:  # noqa: N802 - Spark's name
-        return BlockStreamReader(self.options)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return stream_reader(lambda: BlockStreamReader(self.options))
 
 
 @with_refusals_in_one_line

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lavant.broker.slices import SliceReader
 from lavant.broker.storage.log import LogReader
 from lavant.broker.storage.objects import ObjectStorage, open_storage
-from lavant.core.errors import FailedStream
+from lavant.core.errors import FailedStream, InvalidValue
 from lavant.pipeline.cluster.assignment import SliceAssignment
 from lavant.pipeline.cluster.manager import ClusterManager
 from lavant.pipeline.cluster.probes import ProbeBuffer
@@ -34,6 +34,7 @@ from lavant.pipeline.internals.checkpoints import checkpoint_uri
 from lavant.pipeline.internals.failures import root_cause
 from lavant.pipeline.operators.travel import SliceTravel
 from lavant.pipeline.session import lean_plans
+from lavant.pipeline.sources.options import count_option
 from lavant.pipeline.stream.batches import Batches
 from lavant.pipeline.stream.block_source import BlockSource
 from lavant.pipeline.stream.log_ranges import ADDRESS_BYTES_MAX
@@ -182,12 +183,14 @@ def start(
 ) -> RunningStream:
     """Start the query, after the last batch in `output` if there is one.
 
-    `options` are those of the source `lavant_log`. A `manager` places the slices; without one they are spread evenly
-    over `hosts`. Measurements of tasks go to the manager, or to `probes`. Executors read and write what is at a URI;
-    what is at a local path travels through Spark, unless Spark is local, or `shared` says that all machines have the
-    same files under the same paths. Batches of at most `small_rows_max` publications take the shorter way. Where
-    tasks can open the subscriptions, and `rowsMax` is not given, batches grow with what waits (see `small_batches`).
+    `options` are `rowsMax` and `startingOffset` of the source `lavant_log`. A `manager` places the slices; without one
+    they are spread evenly over `hosts`. Measurements of tasks go to the manager, or to `probes`. Executors read and
+    write what is at a URI; what is at a local path travels through Spark, unless Spark is local, or `shared` says that
+    all machines have the same files under the same paths. Batches of at most `small_rows_max` publications take the
+    shorter way. Where tasks can open the subscriptions, and `rowsMax` is not given, batches grow with what waits (see
+    `small_batches`).
     """
+    given = _source_options(options or {})
     context = spark.sparkContext
     store = SliceReader(subscriptions)
     reader = LogReader(log)
@@ -201,12 +204,11 @@ def start(
     # The manifests say how far the stream is, so Spark's own record is good for one run only.
     home = Path(tempfile.mkdtemp(prefix="lavant-stream-"))
     plan = home / "batches"
-    given = dict(options or {})
     follows = (
         str(context.master).startswith("local")
         and manager is None
         and not available_now
-        and "rowsmax" not in {name.lower() for name in given}
+        and "rowsMax" not in given
         and open_storage(log).path("any") is not None
         and len(bytes(plan)) <= ADDRESS_BYTES_MAX
     )
@@ -239,6 +241,20 @@ def start(
         shutil.rmtree(home, ignore_errors=True)
         raise
     return RunningStream(query, reader, batches, notifications, home)
+
+
+def _source_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options by their own names, which Spark takes in any case; others would do nothing, and are refused."""
+    least = {"rowsMax": 1, "startingOffset": 0}
+    names = {name.lower(): name for name in least}
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        if name.lower() not in names:
+            raise InvalidValue(f"a stream has the options {' and '.join(least)}, got {name!r}")
+        given[names[name.lower()]] = str(value)
+    for name in given:
+        count_option(given, name, least[name])
+    return given
 
 
 def _blocks(spark: SparkSession, log: Place, options: Mapping[str, str]) -> DataFrame:

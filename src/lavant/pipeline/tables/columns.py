@@ -104,7 +104,7 @@ def attributes_of(leaves: Mapping[str, ColumnLeaf], dimensions: Collection[Dimen
                 f"filters compare column {name!r}, which is of type {type}; "
                 "cast it to string, a number, a date, a timestamp or boolean, or leave it out"
             )
-        attributes.append(TableAttribute(name, path, is_comparable))
+        attributes.append(TableAttribute(name, path, is_comparable and (dimensions is None or name in compared)))
     return attributes
 
 
@@ -135,23 +135,48 @@ def quoted(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def attribute_columns(rows: pa.RecordBatch, attributes: list[TableAttribute]) -> AttributeColumns:
-    """The values of the attributes, in the types of filters."""
-    columns: list[pa.Array] = []
+def attribute_columns(
+    rows: pa.RecordBatch, attributes: list[TableAttribute], dimensions: Collection[Dimension] | None
+) -> AttributeColumns:
+    """The values of the attributes that filters of these dimensions see, in the types of filters."""
+    columns: dict[str, pa.Array] = {}
     rejected: dict[int, str] = {}
     for attribute in attributes:
+        kinds = None if dimensions is None else {kind for name, kind in dimensions if name == attribute.name}
+        if kinds is not None and not kinds:
+            continue
         column = rows.column(attribute.path[0])
         if len(attribute.path) > 1:
             column = pc.struct_field(column, list(attribute.path[1:]))
-        if not attribute.is_comparable:
-            column = pc.if_else(column.is_valid(), pa.scalar(True), pa.scalar(None, pa.bool_()))
-        elif (convert := _conversion(column.type)) is not None:
-            column, refused = convert(attribute.name, column)
-            rejected = {**refused, **rejected}
-        columns.append(column)
+        columns[attribute.name], refused = _values(attribute, column, kinds)
+        rejected = {**refused, **rejected}
     if not columns:  # Arrow counts rows by columns, so there is at least one
-        columns, attributes = [pa.nulls(rows.num_rows, pa.bool_())], [TableAttribute("none", (), is_comparable=True)]
-    return AttributeColumns(pa.RecordBatch.from_arrays(columns, names=[a.name for a in attributes]), rejected)
+        columns = {"none": pa.nulls(rows.num_rows, pa.bool_())}
+    return AttributeColumns(pa.RecordBatch.from_pydict(columns), rejected)
+
+
+def _values(
+    attribute: TableAttribute, column: pa.Array, kinds: Collection[ConstraintKind] | None
+) -> tuple[pa.Array, dict[int, str]]:
+    """What filters see of a column; only what they compare can be a reason to refuse a row."""
+    if not attribute.is_comparable:
+        refused = {}
+        if kinds is not None and kinds != {ConstraintKind.PRESENCE}:
+            reason = f"attribute {attribute.name!r} is of a type that filters cannot compare; cast the column to string"
+            refused = dict.fromkeys(np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist(), reason)
+        return _constant(column, True), refused
+    for is_type, kind, convert in _CONVERSIONS:
+        if is_type(column.type):
+            if kinds is None or kind in kinds:
+                return convert(attribute.name, column)
+            return _constant(column, "" if kind is ConstraintKind.STRING else 0), {}
+    return column, {}
+
+
+def _constant(column: pa.Array, value: str | int | bool) -> pa.Array:
+    """One value for all that there are: only their presence is visible."""
+    constant = pa.scalar(value)
+    return pc.if_else(column.is_valid(), constant, pa.scalar(None, constant.type))
 
 
 def _fields(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], DataType]]:
@@ -160,21 +185,6 @@ def _fields(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[t
         yield path, field.dataType
         if isinstance(field.dataType, StructType):
             yield from _fields(field.dataType, path)
-
-
-_Conversion = Callable[[str, pa.Array], tuple[pa.Array, dict[int, str]]]
-
-
-def _conversion(type: pa.DataType) -> _Conversion | None:
-    if pa.types.is_decimal(type):
-        return decimals
-    if pa.types.is_timestamp(type):
-        return timestamps
-    if pa.types.is_date(type):
-        return dates
-    if pa.types.is_null(type):
-        return lambda _, column: (column.cast(pa.bool_()), {})
-    return None
 
 
 # ---- time -----------------------------------------------------------------------------------------------------------
@@ -260,3 +270,17 @@ def decimals(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
 def _has_double(value: Decimal) -> bool:
     digits = "".join(map(str, value.as_tuple().digits)).strip("0")
     return len(digits) <= DIGITS_MAX or (value == int(value) and abs(value) <= INTEGER_MAX)
+
+
+def _absent(name: str, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    return column.cast(pa.bool_()), {}
+
+
+_Conversion = Callable[[str, pa.Array], tuple[pa.Array, dict[int, str]]]
+_CONVERSIONS: tuple[tuple[Callable[[pa.DataType], bool], ConstraintKind, _Conversion], ...] = (
+    (pa.types.is_decimal, ConstraintKind.NUMBER, decimals),
+    (pa.types.is_timestamp, ConstraintKind.STRING, timestamps),
+    (pa.types.is_date, ConstraintKind.STRING, dates),
+    (pa.types.is_null, ConstraintKind.BOOLEAN, _absent),
+)
+"""Types that filters do not have: what they are compared as, and how."""

@@ -3,20 +3,21 @@
 >>> matched = match(events, "subscriptions")                # doctest: +SKIP
 >>> matched = match(events, spark.table("alerts"))          # doctest: +SKIP
 
-If one executor can hold the index, every row is matched in its own partition, without a shuffle, and only the columns
-that filters compare go to Python. Otherwise the subscriptions form groups, every row is copied to each group, and a
-shuffle by row brings the results together. `explain()` shows which: `ArrowEvalPython lavant_match_whole_index` or
-`MapInArrow lavant_match_slice_group`.
+If one executor can hold the index, every row is matched in its own partition, without a shuffle. Otherwise the
+subscriptions form groups, what filters compare of a row is copied to each group, and a shuffle by row brings the
+results together. Only that goes to Python, and a row's other columns stay in Spark's Java process. `explain()` shows
+which: `ArrowEvalPython lavant_match_whole_index` or `lavant_match_slice_group`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from lavant.broker.slices import SliceReader
 from lavant.core.errors import InvalidValue
@@ -29,6 +30,7 @@ from lavant.pipeline.tables.tasks import (
     REJECTED,
     SUBSCRIPTION,
     SUBSCRIPTIONS,
+    ColumnTask,
     matching_group,
     matching_rows,
 )
@@ -58,8 +60,8 @@ def match(
     """
     if how not in ("inner", "left"):
         raise InvalidValue(f"how must be 'inner' or 'left', got {how!r}")
-    if groups is not None and groups < 1:
-        raise InvalidValue(f"groups must be positive, got {groups}")
+    if groups is not None and (not isinstance(groups, int) or groups < 1):
+        raise InvalidValue(f"groups must be a positive integer, got {groups!r}")
     check_names(events.columns, explode=explode)
     store = store_of(subscriptions) if events.isStreaming else None
     if store is not None:
@@ -136,22 +138,31 @@ def _match_whole(
     keep_unmatched: bool,
 ) -> DataFrame:
     """Matches every row where it is."""
-    result = StructType([StructField(SUBSCRIPTIONS, lists), StructField(REJECTED, StringType())])
-    # Not deterministic: Spark would call it twice otherwise, for the column and for the condition.
-    function = arrow_udf(matching_rows(source, attributes), result).asNondeterministic()
-    arguments = [_argument(attribute) for attribute in attributes] or [sf.lit(True)]
+    function = _function(matching_rows(source, attributes), lists)
     name = FOUND
     while name in map(str.lower, events.columns):
         name += "_"
-    found = events.withColumn(name, function(*arguments))
+    found = events.withColumn(name, function(*_arguments(attributes)))
     ids, reason = f"{name}.{SUBSCRIPTIONS}", f"{name}.{REJECTED}"
     if not keep_unmatched:
         found = found.where((sf.size(ids) > 0) | sf.col(reason).isNotNull())
     return found.select(*map(quoted, events.columns), ids, reason)
 
 
+def _function(task: ColumnTask, lists: ArrayType) -> Callable[..., Column]:
+    """The task as a function of columns, whose result is a struct of ids and reason."""
+    result = StructType([StructField(SUBSCRIPTIONS, lists), StructField(REJECTED, StringType())])
+    # Not deterministic: Spark would call it twice otherwise, for the column and for the condition.
+    function: Callable[..., Column] = arrow_udf(task, result).asNondeterministic()
+    return function
+
+
+def _arguments(attributes: list[TableAttribute]) -> list[Column]:
+    return [_argument(attribute) for attribute in attributes] or [sf.lit(True)]
+
+
 def _argument(attribute: TableAttribute) -> Column:
-    """An attribute's values; of a type that filters do not compare, whether there is one."""
+    """An attribute's values; where only that is visible, whether there is one."""
     column = sf.col(quoted(attribute.path[0]))
     for field in attribute.path[1:]:
         column = column.getField(field)
@@ -161,28 +172,24 @@ def _argument(attribute: TableAttribute) -> Column:
 def _match_groups(
     events: DataFrame, index: TableIndex, attributes: list[TableAttribute], *, keep_unmatched: bool
 ) -> DataFrame:
-    """Copies every row to each group of subscriptions, then gathers the results of a row."""
+    """Copies what filters compare of every row to each group of subscriptions, then gathers the results of a row.
+
+    The row itself goes with the copy for group 0.
+    """
     count = len(index.groups)
     tasks = max(1, int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1) // count)
-    rows = events.select(sf.monotonically_increasing_id().alias(KEY), sf.struct("*").alias(ROW))
+    seen = [argument.alias(f"lavant_{number}") for number, argument in enumerate(_arguments(attributes))]
+    rows = events.select(sf.monotonically_increasing_id().alias(KEY), sf.struct("*").alias(ROW), *seen)
     copies = rows.withColumn(GROUP, sf.explode(sf.array(*map(sf.lit, range(count)))))
+    copies = copies.withColumn(ROW, sf.when(sf.col(GROUP) == 0, sf.col(ROW)))
     spread = copies.repartitionById(count * tasks, (sf.col(GROUP) * tasks + sf.col(KEY) % tasks).cast("int"))
-    inside = [attribute._replace(path=(ROW, *attribute.path)) for attribute in attributes]
-    found = spread.mapInArrow(
-        matching_group(index, inside, group=GROUP, key=KEY, row=ROW),
-        StructType(
-            [
-                StructField(KEY, LongType()),
-                StructField(ROW, events.schema),
-                StructField(SUBSCRIPTIONS, index.lists),
-                StructField(REJECTED, StringType()),
-            ]
-        ),
-    )
+    function = _function(matching_group(index, attributes), index.lists)
+    compared = [f"lavant_{number}" for number in range(len(seen))]
+    found = spread.select(KEY, ROW, function(GROUP, *compared).alias(FOUND))
     gathered = found.groupBy(KEY).agg(
         sf.first(ROW, ignorenulls=True).alias(ROW),
-        sf.flatten(sf.collect_list(SUBSCRIPTIONS)).alias(SUBSCRIPTIONS),
-        sf.first(REJECTED, ignorenulls=True).alias(REJECTED),
+        sf.flatten(sf.collect_list(f"{FOUND}.{SUBSCRIPTIONS}")).alias(SUBSCRIPTIONS),
+        sf.first(f"{FOUND}.{REJECTED}", ignorenulls=True).alias(REJECTED),
     )
     if not keep_unmatched:
         gathered = gathered.where((sf.size(SUBSCRIPTIONS) > 0) | sf.col(REJECTED).isNotNull())

@@ -16,16 +16,21 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf, udtf  # type: ignore[attr-defined]
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
+    CalendarIntervalType,
+    DataType,
     DateType,
     DecimalType,
     FractionalType,
     IntegralType,
+    MapType,
     NullType,
     StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
+    YearMonthIntervalType,
 )
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
@@ -85,6 +90,8 @@ def _table_function(named: Mapping[str, TableIndex]) -> type:
 
         def __init__(self, plan: MatchPlan) -> None:
             self._plan = plan
+            self._events = StructType(plan.schema.fields[:-2])
+            self._holds_moments = holds_moments(self._events)
             self._rows: list[Any] = []
             self._matcher: TableMatcher | None = None
 
@@ -112,6 +119,8 @@ def _table_function(named: Mapping[str, TableIndex]) -> type:
                     assert plan.source is not None
                     self._matcher = TableMatcher(plan.source, inside, version=plan.version)
                 found = self._matcher.match(_columns(rows, plan))
+            if self._holds_moments:
+                rows = [exact(row, self._events) for row in rows]
             yield from result_rows(rows, found, explode=plan.explode)
 
     return LavantMatch
@@ -132,6 +141,8 @@ def plan_match(
         raise InvalidValue("the argument explode of lavant_match is true or false")
     is_exploded = explode is not None and bool(explode.value)
     check_names(events.dataType.names, explode=is_exploded)
+    for field in events.dataType.fields:
+        _check_types(field.dataType, field.name)
     source: TableIndex | SlicePlace
     if subscriptions.value in named:
         source, version = named[subscriptions.value], None
@@ -154,10 +165,52 @@ def plan_match(
     )
 
 
+def _check_types(type: DataType, column: str) -> None:
+    """Raises for types that Spark's table functions cannot take, or not return."""
+    if isinstance(type, YearMonthIntervalType | CalendarIntervalType):
+        raise InvalidValue(
+            f"column {column!r} is of type {type.simpleString()}, which Spark does not pass to a table function; leave "
+            "it out, cast it to string, or use match() in Python"
+        )
+    for inside in _inside(type):
+        _check_types(inside, column)
+
+
+def holds_moments(type: DataType) -> bool:
+    """Whether there are timestamps in values of a type."""
+    return isinstance(type, TimestampType) or any(map(holds_moments, _inside(type)))
+
+
+def _inside(type: DataType) -> list[DataType]:
+    if isinstance(type, StructType):
+        return [field.dataType for field in type.fields]
+    if isinstance(type, ArrayType):
+        return [type.elementType]
+    return [type.keyType, type.valueType] if isinstance(type, MapType) else []
+
+
+def exact(value: Any, type: DataType) -> Any:
+    """A value whose timestamps return to Spark as they came.
+
+    Python's have no time zone, and Spark takes all those in the hour that a clock repeats in autumn for one of the two.
+    """
+    if value is None or not holds_moments(type):
+        return value
+    if isinstance(type, StructType):
+        return tuple(exact(item, field.dataType) for item, field in zip(value, type.fields, strict=True))
+    if isinstance(type, ArrayType):
+        return [exact(item, type.elementType) for item in value]
+    if isinstance(type, MapType):
+        return {exact(key, type.keyType): exact(item, type.valueType) for key, item in value.items()}
+    return value.astimezone() if 1 < value.year < 9999 else value  # beyond, that might overflow
+
+
 def _arrow_type(attribute: TableAttribute, events: StructType) -> pa.DataType:
     """The type of an attribute's column; presence has that of a boolean."""
     if attribute.name == POINT:
         return pa.list_(pa.float64())
+    if not attribute.is_comparable:
+        return pa.bool_()
     kind: Any = events
     for name in attribute.path:
         kind = kind[name].dataType
@@ -213,15 +266,18 @@ def result_rows(rows: list[Any], found: RowMatches, *, explode: bool) -> Iterato
 
 # ---- lavant_matches -------------------------------------------------------------------------------------------------
 
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+
 
 def lavant_matches(filter: pa.Array, row: pa.Array) -> pa.Array:
     """Whether the filter matches the row, a struct; null where there is no filter or the row cannot be compared."""
     with refusals_in_one_line():
         if not pa.types.is_struct(row.type):
             raise InvalidValue(f"the second argument of lavant_matches is a struct: struct(*), got {row.type}")
-        if not pa.types.is_string(filter.type) and not pa.types.is_null(filter.type):
+        if not any(is_type(filter.type) for is_type in _TEXTS):
             raise InvalidValue(f"the first argument of lavant_matches is a filter, a text, got {filter.type}")
-        rows = pa.RecordBatch.from_arrays(row.flatten(), names=[field.name for field in row.type])
+        fields = dict(zip([field.name for field in row.type], row.flatten(), strict=True))
+        rows = pa.RecordBatch.from_pydict(fields or {"none": pa.nulls(len(row))})  # Arrow counts rows by columns
         result = np.full(len(rows), None, object)
         for text in filter.unique().drop_null().to_pylist():
             mine = np.flatnonzero(pa.compute.equal(filter, text).fill_null(False).to_numpy(zero_copy_only=False))
@@ -232,7 +288,7 @@ def lavant_matches(filter: pa.Array, row: pa.Array) -> pa.Array:
 def _evaluated(text: str, rows: pa.RecordBatch) -> Any:
     matcher = _single(text)
     dimensions = matcher.dimensions
-    records, rejected = attribute_columns(rows, attributes_of(_leaves(rows.schema), dimensions))
+    records, rejected = attribute_columns(rows, attributes_of(_leaves(rows.schema), dimensions), dimensions)
     accepted = accept("plain", compared_columns(records, dimensions))
     found = np.full(rows.num_rows, None, object)
     if len(accepted.rows):

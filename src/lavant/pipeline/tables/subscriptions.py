@@ -49,6 +49,11 @@ def store_of(subscriptions: Subscriptions) -> SliceReader | None:
     """The slice store that is meant, if it is one."""
     if isinstance(subscriptions, DataFrame):
         return None
+    if not isinstance(subscriptions, str | Path):
+        raise InvalidValue(
+            f"subscriptions are a slice store (a path or URI), a DataFrame or the name of a table, got a "
+            f"{type(subscriptions).__name__}"
+        )
     text = str(subscriptions)
     if isinstance(subscriptions, Path) or "/" in text or (Path(text) / "store.json").exists():
         return SliceReader(subscriptions)
@@ -89,6 +94,11 @@ def _index_of_store(store: SliceReader, groups: int | None) -> TableIndex:
 
 def _index_of_table(table: DataFrame, *, id: str, filter: str, groups: int | None) -> TableIndex:
     """The index of a table of ids and filters, found again if its content was indexed before."""
+    if table.isStreaming:
+        raise InvalidValue(
+            "the subscriptions are a streaming DataFrame, and they are read once; give a batch DataFrame, or a slice "
+            "store, whose changes a streaming table of events follows"
+        )
     for name in (id, filter):
         if table.columns.count(name) != 1:
             raise InvalidValue(
@@ -107,17 +117,27 @@ def _index_of_table(table: DataFrame, *, id: str, filter: str, groups: int | Non
         kind = table.schema[id].dataType.simpleString()
         problem = str(error).splitlines()[0]
         raise InvalidValue(f"ids of type {kind} cannot leave Spark: {problem}; cast {id!r} to string") from None
-    rows = rows.combine_chunks()
-    rows = rows.take(pc.sort_indices(rows, [("filter", "ascending")]))  # the order of a table's rows is not its content
+    rows = in_order(rows.combine_chunks())
     key = _key(["table", lists.json(), str(groups)], rows)
     known = known_index(key)
     if known is not None:
         return known
+    rows = rows.take(pc.sort_indices(rows, [("filter", "ascending")]))  # equal filters have adjacent numbers
     whole = _matcher(rows)
     groups = _groups(whole.statistics().memory_bytes) if groups is None else groups
     numbers = np.arange(len(rows))
     parts = [whole] if groups == 1 else [_matcher(rows, numbers[group::groups]) for group in range(groups)]
     return keep_index(key, parts, ids=_one_array(rows.column("id")), lists=lists)
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """The rows in an order of their own, since that of a table is not its content."""
+    keys = [("id", "ascending"), ("filter", "ascending")]  # ids mostly differ, and filters are longer
+    try:
+        return rows.take(pc.sort_indices(rows, keys))
+    except (pa.ArrowTypeError, pa.ArrowNotImplementedError):  # lists and maps have no order
+        texts = pa.array([repr(id) for id in rows.column("id").to_pylist()], pa.string())
+        return rows.take(pc.sort_indices(rows.set_column(rows.schema.get_field_index("id"), "id", texts), keys))
 
 
 def _groups(size_bytes: int) -> int:

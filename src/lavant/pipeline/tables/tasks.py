@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,6 @@ SUBSCRIPTIONS, SUBSCRIPTION, REJECTED = "subscriptions", "subscription", "reject
 """Names of the columns that a result adds: of all ids, of one id, and of the reason."""
 
 Batches = Iterator[pa.RecordBatch]
-Task = Callable[[Iterable[pa.RecordBatch]], Batches]
 ColumnTask = Callable[[Iterator[tuple[pa.Array, ...]]], Iterator[pa.Array]]
 
 
@@ -67,7 +67,7 @@ class TableMatcher:
             self._dimensions = dimensions_of(self._matchers)
 
     def match(self, rows: pa.RecordBatch) -> RowMatches:
-        records, rejected = attribute_columns(rows, self._attributes)
+        records, rejected = attribute_columns(rows, self._attributes, self._dimensions)
         if self._dimensions is not None:
             records = compared_columns(records, self._dimensions)
         accepted = accept(self._scheme, records)
@@ -104,16 +104,47 @@ def matching_rows(source: TableIndex | SlicePlace, attributes: list[TableAttribu
 
     It returns a struct of the ids and the reason for each row. The other columns of a row stay in Spark's Java process.
     """
-    names = [attribute.name for attribute in attributes] or ["none"]
-    alone = [attribute._replace(path=(attribute.name,)) for attribute in attributes]
+    names, alone = _arguments(attributes)
 
     def lavant_match_whole_index(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         with refusals_in_one_line():
-            matcher = TableMatcher(source, alone)
-            for _, found in _pieces(matcher, _gathered(_records(batches, names))):
-                yield pa.StructArray.from_arrays([_lists(found), _reasons(found)], [SUBSCRIPTIONS, REJECTED])
+            yield from _found(TableMatcher(source, alone), _gathered(_records(batches, names)))
 
     return lavant_match_whole_index
+
+
+def matching_group(index: TableIndex, attributes: list[TableAttribute]) -> ColumnTask:
+    """The task of a plan with a shuffle: rows that were copied for a group of subscriptions against that group.
+
+    The first column is the number of the group; rows of one group follow each other.
+    """
+    names, alone = _arguments(attributes)
+
+    def lavant_match_slice_group(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        with refusals_in_one_line():
+            matchers: dict[int, TableMatcher] = {}
+            for batch in _gathered(_records(batches, ["", *names])):
+                groups = batch.column(0).to_numpy()
+                rows = batch.remove_column(0)
+                starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
+                for start, end in pairwise([*starts, len(groups)]):
+                    number = int(groups[start])
+                    if number not in matchers:
+                        matchers[number] = TableMatcher(index, alone, group=number)
+                    yield from _found(matchers[number], [rows.slice(start, end - start)])
+
+    return lavant_match_slice_group
+
+
+def _arguments(attributes: list[TableAttribute]) -> tuple[list[str], list[TableAttribute]]:
+    """The names of the columns that a task gets, and where the attributes are in them."""
+    names = [attribute.name for attribute in attributes] or ["none"]
+    return names, [attribute._replace(path=(attribute.name,)) for attribute in attributes]
+
+
+def _found(matcher: TableMatcher, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Array]:
+    for found in _pieces(matcher, batches):
+        yield pa.StructArray.from_arrays([_lists(found), _reasons(found)], [SUBSCRIPTIONS, REJECTED])
 
 
 def _records(batches: Iterator[tuple[pa.Array, ...]], names: list[str]) -> Batches:
@@ -137,34 +168,7 @@ def _gathered(batches: Batches) -> Batches:
         yield pa.concat_batches(held)
 
 
-def matching_group(index: TableIndex, attributes: list[TableAttribute], *, group: str, key: str, row: str) -> Task:
-    """The task of a plan with a shuffle: rows that were copied for a group of subscriptions against that group.
-
-    Only the copy for group 0 passes the row's own columns on.
-    """
-
-    def lavant_match_slice_group(batches: Iterable[pa.RecordBatch]) -> Batches:
-        with refusals_in_one_line():
-            matchers: dict[int, TableMatcher] = {}
-            for batch in batches:
-                groups = batch.column(group).to_numpy()
-                for number in np.unique(groups).tolist():
-                    mine = batch.filter(pa.array(groups == number))
-                    if number not in matchers:
-                        matchers[number] = TableMatcher(index, attributes, group=number)
-                    for rows, found in _pieces(matchers[number], [mine]):
-                        own = rows.column(row)
-                        if number:
-                            own = pa.nulls(rows.num_rows, own.type)
-                        yield pa.RecordBatch.from_arrays(
-                            [rows.column(key), own, _lists(found), _reasons(found)],
-                            names=[key, row, SUBSCRIPTIONS, REJECTED],
-                        )
-
-    return lavant_match_slice_group
-
-
-def _pieces(matcher: TableMatcher, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, RowMatches]]:
+def _pieces(matcher: TableMatcher, batches: Iterable[pa.RecordBatch]) -> Iterator[RowMatches]:
     """Some rows at a time: as many as have about `IDS_AT_ONCE` matches."""
     size = ROWS_AT_FIRST
     for batch in batches:
@@ -174,7 +178,7 @@ def _pieces(matcher: TableMatcher, batches: Iterable[pa.RecordBatch]) -> Iterato
             start += rows.num_rows
             found = matcher.match(rows)
             size = max(1, min(IDS_AT_ONCE * rows.num_rows // max(len(found.ids), 1), ROWS_MAX, 64 * size))
-            yield rows, found
+            yield found
 
 
 def _lists(found: RowMatches) -> pa.ListArray:

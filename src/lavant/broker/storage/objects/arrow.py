@@ -22,6 +22,7 @@ from lavant.core.packages import named_extras
 OBJECT_STORES = ("s3", "gcs", "gs", "abfs")
 """Types of file systems that show an object once it is complete."""
 NO_BUCKET = "the bucket does not exist; create it, or correct its name"
+NO_CONNECTION = "no connection; check the endpoint and the network"
 REMEDIES = (
     ("NO_SUCH_BUCKET", NO_BUCKET),
     ("NoSuchBucket", NO_BUCKET),
@@ -37,8 +38,15 @@ REMEDIES = (
     ("SIGNATURE_DOES_NOT_MATCH", "the credentials are refused; check the secret key"),
     ("HTTP response code: 403", "access is denied; check the credentials and what they may do"),
     ("HTTP response code: 401", "the credentials are refused; check them"),
-    ("NETWORK_CONNECTION", "no connection; check the endpoint and the network"),
+    (
+        "OAuth2 access token",
+        "there are no credentials, or nobody answers who would confirm them; set GOOGLE_APPLICATION_CREDENTIALS",
+    ),
+    ("NETWORK_CONNECTION", NO_CONNECTION),
+    ("CURL error", NO_CONNECTION),
 )
+GOOGLE_RETRY_S = 20
+"""How long Google's client repeats a request that fails; by default it says nothing for 15 minutes."""
 
 
 class ArrowStorage:
@@ -249,7 +257,9 @@ def _filesystem(uri: StorageUri, _process: int) -> _Opened:
         from pyarrow.fs import FileSystem  # noqa: PLC0415
     sent = uri
     if uri.scheme == "s3":  # a small object is then one request in the place of three
-        sent = uri._replace(query="&".join(filter(None, [uri.query, "allow_delayed_open=true"])))
+        sent = uri.with_parameter("allow_delayed_open=true")
+    if uri.scheme in ("gs", "gcs") and "retry_limit_seconds" not in uri.parameters:
+        sent = uri.with_parameter(f"retry_limit_seconds={GOOGLE_RETRY_S}")
     try:
         return _Opened(*FileSystem.from_uri(sent.text))
     except ArrowInvalid as error:

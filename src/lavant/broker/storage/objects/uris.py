@@ -56,6 +56,9 @@ class StorageUri(NamedTuple):
         path = "/".join(part for part in (self.path.rstrip("/"), encoded(name)) if part)
         return self._replace(path=path)
 
+    def with_parameter(self, parameter: str) -> StorageUri:
+        return self._replace(query="&".join(filter(None, [self.query, parameter])))
+
     def without_secrets(self, text: str) -> str:
         """A message that may quote the URI, or parts of it, with its secrets hidden."""
         text = text.replace(self.text, self.shown)
