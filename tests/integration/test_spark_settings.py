@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,20 @@ def test_arrow_may_have_large_types_and_compress(shared_spark: SparkSession, sto
     assert notified(tmp_path / "out" / "notifications") == wanted
     assert matched == [sum(map(len, wanted.values()))] * 2
     assert held == sum(row["symbol"].startswith("Y") for row in PUBLICATIONS)
+
+
+def test_a_java_that_does_not_start_is_one_line_wherever_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "subs.jsonl").write_text('{"id": 1, "filter": "x > 1"}\n')
+    (tmp_path / "pubs.jsonl").write_text('{"x": 2}\n')
+    arguments = ["--subscriptions", "subs.jsonl", "--input", "pubs.jsonl", "--output", "out", "--driver-memory", "1"]
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("lavant"), "stream", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (7, "")
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("lavant: Spark's Java process did not start: Too small maximum heap; details: ")
+    assert not (tmp_path / "out").exists()

@@ -37,7 +37,7 @@ LOGS_MAX = 20
 END_S_MAX = 5.0
 PREFIX = "spark-"
 _THROWN = re.compile(r"^Exception in thread \"[^\"]*\" (.+)$", re.MULTILINE)
-_REMARK = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark")
+_REMARK = re.compile(r"WARNING: |Picked up |NOTE: |Using Spark|Error occurred during initialization of VM")
 """Normal output of Java and Spark."""
 
 _log: Path | None = None
@@ -52,7 +52,7 @@ def start_java(settings: Mapping[str, str]) -> None:
     with log_file().open("ab") as log:
         begin = log.tell()
         try:
-            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
             raise MissingComponent(f"Spark's Java process did not start: {_last_words(begin)}") from error
     SparkContext._ensure_initialized(gateway=gateway)
