@@ -13,7 +13,7 @@ import mmap
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from lavant.broker.matching.plain.table import Dimension
 from lavant.core.errors import MissingComponent
 
 INDEXES_MAX = 32
-"""Kept on the driver's disk; beyond this the least recently used is deleted."""
+"""Kept on the driver's disk; beyond this the least recently used is deleted, unless it is registered."""
 OPEN_MAX = 16
 """Kept open by a Python worker."""
 NUMBERS = ArrayType(LongType(), containsNull=False)
@@ -54,6 +54,8 @@ class TableIndex(NamedTuple):
 
 _indexes: OrderedDict[str, TableIndex] = OrderedDict()
 _shipped: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+_registered: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""Files of indexes that have names in SQL, by session."""
 
 
 def known_index(key: str) -> TableIndex | None:
@@ -78,10 +80,22 @@ def keep_index(key: str, matchers: Sequence[Any], *, ids: pa.Array | None, lists
             out.write_table(table)
     named = None if ids is None else f"lavant-{key}.ids"
     _indexes[key] = TableIndex(matchers[0].scheme, tuple(groups), named, lists, dimensions_of(matchers))
-    while len(_indexes) > INDEXES_MAX:
-        for name in _files(_indexes.popitem(last=False)[1]):
-            (_directory() / name).unlink(missing_ok=True)
+    _forget_others(key)
     return _indexes[key]
+
+
+def keep_registered(spark: SparkSession, indexes: Iterable[TableIndex]) -> None:
+    """Keep these for as long as the session can name them: until it registers others."""
+    _registered[spark] = {name for index in indexes for name in _files(index)}
+
+
+def _forget_others(newest: str) -> None:
+    needed = {name for names in _registered.values() for name in names}
+    for key, index in list(_indexes.items()):
+        if len(_indexes) > INDEXES_MAX and key != newest and needed.isdisjoint(_files(index)):
+            del _indexes[key]
+            for name in _files(index):
+                (_directory() / name).unlink(missing_ok=True)
 
 
 def dimensions_of(matchers: Sequence[Any]) -> frozenset[Dimension] | None:

@@ -48,7 +48,7 @@ from lavant.pipeline.tables.columns import (
     leaves_of,
     points_of,
 )
-from lavant.pipeline.tables.indexes import NUMBERS, TableIndex, dimensions_of, shipped
+from lavant.pipeline.tables.indexes import NUMBERS, TableIndex, dimensions_of, keep_registered, shipped
 from lavant.pipeline.tables.match import check_names, result_schema
 from lavant.pipeline.tables.subscriptions import Subscriptions, index_of
 from lavant.pipeline.tables.tasks import RowMatches, TableMatcher
@@ -66,6 +66,7 @@ def register(spark: SparkSession, subscriptions: Mapping[str, Subscriptions] | N
     SQL, any other name is that of a store that the driver and the executors reach.
     """
     named = {name: shipped(index_of(spark, given, groups=1), spark) for name, given in (subscriptions or {}).items()}
+    keep_registered(spark, named.values())
     spark.udtf.register("lavant_match", udtf(_table_function(named), useArrow=False))  # type: ignore[arg-type]
     spark.udf.register("lavant_matches", arrow_udf(lavant_matches, BooleanType()))
 
