@@ -42,9 +42,7 @@ class PipelineLoad(msgspec.Struct, frozen=True, kw_only=True):
     """None takes that of the measured workload."""
 
     def __post_init__(self) -> None:
-        for name in ("subscriptions", "publications_per_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidValue(f"{name} must be positive, got {getattr(self, name)}")
+        _check_positive(self, "subscriptions", "publications_per_s", "publication_bytes")
         if not 0 <= self.matches <= self.subscriptions:
             raise InvalidValue(f"matches must be between 0 and {self.subscriptions} subscriptions, got {self.matches}")
         if self.kind not in MATCHERS:
@@ -62,9 +60,14 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     """Whether exit tasks write results; otherwise they return them to the driver."""
 
     def __post_init__(self) -> None:
-        for name in ("executors", "network_bytes_per_s", "storage_bytes_per_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidValue(f"{name} must be positive, got {getattr(self, name)}")
+        _check_positive(self, "executors", "network_bytes_per_s", "storage_bytes_per_s")
+
+
+def _check_positive(given: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        value = getattr(given, name)
+        if value is not None and not 0 < value < math.inf:
+            raise InvalidValue(f"{name} must be positive{'' if value <= 0 else ' and finite'}, got {value}")
 
 
 class ResourceUse(msgspec.Struct, frozen=True):

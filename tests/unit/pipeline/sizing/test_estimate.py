@@ -125,6 +125,10 @@ def test_a_slower_constant_takes_more_hosts() -> None:
     [
         ({"subscriptions": 0}, "subscriptions must be positive, got 0"),
         ({"publications_per_s": -1.0}, "publications_per_s must be positive, got -1.0"),
+        ({"publications_per_s": math.nan}, "publications_per_s must be positive and finite, got nan"),
+        ({"publications_per_s": math.inf}, "publications_per_s must be positive and finite, got inf"),
+        ({"publication_bytes": 0.0}, "publication_bytes must be positive, got 0.0"),
+        ({"matches": math.nan}, "matches must be between 0 and 1000 subscriptions, got nan"),
         ({"matches": 1001.0}, "matches must be between 0 and 1000 subscriptions, got 1001.0"),
         ({"kind": "odd"}, "kind 'odd' is none of equality, ranges, encrypted"),
     ],
