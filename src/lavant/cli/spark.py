@@ -61,10 +61,11 @@ def check(
     """Ask each executor of a cluster what it has and what it reaches. Exit code 1 if something does not fit."""
     import msgspec  # noqa: PLC0415
 
-    from lavant.pipeline.cluster.preflight import survey  # noqa: PLC0415
+    from lavant.pipeline.cluster.preflight import check_here, survey  # noqa: PLC0415
     from lavant.pipeline.internals.failures import failures_reported  # noqa: PLC0415
     from lavant.pipeline.session import spark_session  # noqa: PLC0415
 
+    check_here(places or [])  # before Spark takes its seconds to start
     with failures_reported():
         session = spark_session(
             master, "lavant spark check", driver_host=driver_host, archive=archive, **settings_in(conf)

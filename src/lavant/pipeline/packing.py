@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from lavant.core.errors import UNDECODABLE, InvalidValue, MissingComponent
+from lavant.core.errors import UNDECODABLE, InvalidValue, MissingComponent, StorageFailed
 from lavant.core.kernels.cache import SUFFIX, cache_directory
 
 NAME = "lavant"
@@ -104,6 +104,8 @@ def pack(target: Path) -> PackManifest:
             for source, name in _contents(f"python{manifest.python}"):
                 tar.add(source, name, recursive=False, filter=_plain)
         partial.replace(target)
+    except OSError as error:
+        raise StorageFailed(f"cannot write {target}: {error.strerror}; choose another place") from None
     finally:
         partial.unlink(missing_ok=True)
     return manifest

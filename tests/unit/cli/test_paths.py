@@ -47,6 +47,16 @@ def test_a_stream_refuses_storage_that_nobody_knows_and_starts_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_check_refuses_storage_that_nobody_knows_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    failure = CliRunner().invoke(commands, ["spark", "check", "here", "foo://n/x"]).exception
+    assert isinstance(failure, InvalidValue)
+    assert "there is no storage foo://" in str(failure)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_all_kinds_of_parameters_are_looked_at() -> None:
     seen: list[object] = []
     below, above = typer.Typer(), typer.Typer()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import tarfile
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import InvalidValue, StorageFailed
 from lavant.pipeline.packing import MANIFEST, pack, read_manifest, shipped, this_installation
 
 
@@ -59,3 +61,18 @@ def test_an_archive_has_the_name_that_spark_recognises(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match=r"'lavant\.zip' must end in \.tar\.gz"):
         pack(tmp_path / "lavant.zip")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_that_cannot_be_written_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tarfile.TarFile, "add", full)
+    (tmp_path / "lavant.tar.gz").write_text("the one before")
+    with pytest.raises(
+        StorageFailed, match=r"^cannot write .*lavant\.tar\.gz: No space left on device; choose another"
+    ):
+        pack(tmp_path / "lavant.tar.gz")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("lavant.tar.gz", "the one before")]

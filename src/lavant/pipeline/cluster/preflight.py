@@ -117,6 +117,12 @@ def survey(spark: SparkSession, places: Sequence[str | Path] = ()) -> list[Execu
     return reports
 
 
+def check_here(places: Sequence[str | Path]) -> None:
+    """Raise in one line if the driver's machine does not reach a place. In local mode it is all there is."""
+    with _samples([*map(_storage, places)]):
+        pass
+
+
 def _storage(place: str | Path) -> ObjectStorage:
     """Executors have other working directories, so a path must be absolute."""
     return open_storage(place if is_uri(str(place)) else Path(place).absolute())
