@@ -153,6 +153,9 @@ def test_options_go_to_the_side_that_knows_them(tmp_path: Path) -> None:
         "kafka.x": "=y",
     }
     assert source_options(options) == {"startingOffsets": "latest"}
+    in_any_case = parse_options(["STARTINGOFFSETS=latest", "failondataloss=false", "Client.Id=x"])
+    assert source_options(in_any_case) == {"startingOffsets": "latest", "failOnDataLoss": "false"}
+    assert client_options(in_any_case) == {"kafka.Client.Id": "x"}
     for given in ("security.protocol", "=x"):
         with pytest.raises(InvalidValue, match="has no value"):
             parse_options([given])
@@ -160,7 +163,9 @@ def test_options_go_to_the_side_that_knows_them(tmp_path: Path) -> None:
         parse_options([f"a=@{tmp_path / 'nothing'}"])
     one, two = KafkaTopic("127.0.0.1:1", "one"), KafkaTopic("127.0.0.1:1", "two")
     with pytest.raises(InvalidValue, match="out of order"):
-        check_topics(one, two, None, {"minPartitions": "8"})
+        check_topics(one, two, None, parse_options(["minpartitions=8"]))
+    with pytest.raises(InvalidValue, match="'endingOffsets' cannot be set: a stream has no end; --available-now"):
+        check_topics(one, two, None, parse_options(["endingOffsets=latest"]))
     with pytest.raises(InvalidValue, match="both input and output"):
         check_topics(one, two, "one", {})
     with pytest.raises(MissingComponent, match="no Kafka broker answers"):

@@ -15,7 +15,14 @@ from lavant.pipeline.operators.open_slices import SlicePlace
 from lavant.pipeline.operators.travel import SliceTravel
 from lavant.pipeline.sources.kafka.connector import missing_connector
 from lavant.pipeline.sources.kafka.records import COLUMNS, TopicMatch, match_function
-from lavant.pipeline.sources.kafka.topics import SECRETS, KafkaTopic, check_topics, client_options, source_options
+from lavant.pipeline.sources.kafka.topics import (
+    SECRETS,
+    KafkaTopic,
+    check_topics,
+    client_options,
+    source_options,
+    with_names,
+)
 from lavant.pipeline.tables.indexes import executors_share_disk, is_connect
 
 RECORDS_OF_A_BATCH_MAX = 100_000
@@ -39,7 +46,7 @@ def match_topic(
     `options` are those of Kafka's clients (`security.protocol` …) and of Spark's source (`startingOffsets`,
     `maxOffsetsPerTrigger` …). Refused publications go to `rejected_topic`, by default to the output with the reason.
     """
-    given = dict(options or {})
+    given = with_names(options or {})
     check_topics(input, output, rejected_topic, given)
     clients = client_options(given)
     spark.conf.set("spark.sql.redaction.options.regex", f"{SECRETS}|url")

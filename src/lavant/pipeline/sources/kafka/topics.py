@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -86,6 +86,7 @@ SOURCE_OPTIONS = frozenset(
 """Options of Spark's source; all others are options of Kafka's client."""
 REFUSED_OPTIONS = {
     "bootstrap.servers": "the brokers are in kafka://HOST:PORT/TOPIC",
+    "endingOffsets": "a stream has no end; --available-now stops at the topic's present one",
     "minPartitions": "several tasks would read one partition, and its notifications would be out of order",
     "maxRecordsPerPartition": "several tasks would read one partition, and its notifications would be out of order",
 }
@@ -109,7 +110,19 @@ def parse_options(given: Iterable[str]) -> dict[str, str]:
                 reason = error.strerror if isinstance(error, OSError) else "it is not text"
                 raise InvalidValue(f"option {key!r} of Kafka: cannot read {value[1:]}: {reason}") from None
         options[key.strip().removeprefix("kafka.")] = value
-    return options
+    return with_names(options)
+
+
+_NAMES = {name.lower(): name for name in (*SOURCE_OPTIONS, *REFUSED_OPTIONS)}
+
+
+def with_names(options: Mapping[str, str]) -> dict[str, str]:
+    """Options of Spark's source under their own names, which Spark takes in any case; those of clients as given.
+
+    >>> with_names({"startingoffsets": "latest", "client.id": "x"})
+    {'startingOffsets': 'latest', 'client.id': 'x'}
+    """
+    return {_NAMES.get(name.lower(), name): value for name, value in options.items()}
 
 
 def client_options(options: dict[str, str]) -> dict[str, str]:
