@@ -41,6 +41,7 @@ from lavant.broker.protocol.queues import Done
 from lavant.broker.protocol.registry import COMMANDS, FEDERATION, QUERIES, handlers_of
 from lavant.broker.protocol.subscriptions import Deliver, RoutedPublications, SubscriptionState
 from lavant.broker.queues.accounting.memory import ADVERTISEMENT, QUEUE
+from lavant.broker.queues.compatibility import NUMBERS_RISE_WITH_LINKS
 from lavant.broker.queues.machine import Queues
 from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.plan import Plan, unchanged
@@ -174,7 +175,8 @@ class FederationState:
             self._serial += 1
             self._enter(Neighbour(request.name, request.identity, request.link, LINK_SERIAL_MIN + self._serial))
             self.removed.pop(request.identity, None)
-            self.published = max(self.published, self._queues.now_ms * NUMBERS_A_MS)
+            if self._queues.counters.rules >= NUMBERS_RISE_WITH_LINKS:
+                self.published = max(self.published, self._queues.now_ms * NUMBERS_A_MS)
             self.changes += 1
             self._queues.changed = True
             self.on_neighbours()

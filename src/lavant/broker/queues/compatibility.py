@@ -9,6 +9,7 @@ in `Open`, snapshots keep them, and replay follows the rules in force when each 
 | 0 | before rules had versions |
 | 1 | a purge forgets the deduplication names; a group of an in-order queue whose message was given back, or whose lease
       ran out, goes behind the groups that can be received from at that time |
+| 2 | when a link to a neighbouring broker begins, the numbers of publications rise with the clock |
 
 To change what a command does: raise `RULES`, add a row, and check `QueueCounters.rules` where the behaviour differs. A
 new command needs no new rules: an older version refuses its name. A new field does, unless an older version may ignore
@@ -20,10 +21,11 @@ from __future__ import annotations
 
 from lavant.core.errors import InvalidValue, NewerFormat
 
-RULES = 1
+RULES = 2
 """The rules of this version."""
 PURGE_FORGETS_NAMES = 1
 GROUPS_TAKE_TURNS = 1
+NUMBERS_RISE_WITH_LINKS = 2
 
 
 def check_rules(rules: int) -> None:

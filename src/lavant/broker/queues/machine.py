@@ -212,7 +212,7 @@ class Queues:
 
     @property
     def counters(self) -> QueueCounters:
-        """For subclasses, whose memory is counted here too."""
+        """For jobs and the federation, whose memory is counted here too, and which follow the same rules."""
         return self._counters
 
     @property

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.broker.federation.test_links import chain, numbers, publication
 
-from lavant.broker.protocol.federation import RemoveNeighbour
-from lavant.broker.protocol.subscriptions import Publish, Subscribe
+from lavant.broker.federation.state import NUMBERS_A_MS
+from lavant.broker.machine.state import BrokerState
+from lavant.broker.protocol.federation import AddNeighbour, RemoveNeighbour
+from lavant.broker.protocol.queues import FanOut, Open
+from lavant.broker.protocol.subscriptions import Deliver, Publish, RoutedPublications, Subscribe
+from lavant.broker.queues.compatibility import NUMBERS_RISE_WITH_LINKS, RULES
 
 
 def test_a_second_join_to_the_same_broker_leaves_the_link_alone() -> None:
@@ -102,3 +107,12 @@ def test_a_data_directory_that_is_older_than_what_was_confirmed_is_refused() -> 
     network.settle()
     assert [each.code for each in network.refusals] == ["invalid"]
     assert "older copy" in network.refusals[0].reason
+
+
+@pytest.mark.parametrize(("rules", "first"), [(NUMBERS_RISE_WITH_LINKS - 1, 1), (RULES, 5_000 * NUMBERS_A_MS + 1)])
+def test_a_journal_keeps_the_numbers_that_its_rules_gave(rules: int, first: int) -> None:
+    broker = BrokerState()
+    broker.handle(Open(1, rules), 0)
+    broker.handle(AddNeighbour("B", "identity-of-b", "link"), 5_000)
+    broker.handle(Deliver(FanOut([publication(x=1)], b"", b"", b""), routed=RoutedPublications("")), 6_000)
+    assert broker.federation.published == first
