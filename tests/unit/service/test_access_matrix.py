@@ -217,7 +217,7 @@ def test_no_route_is_there_that_is_in_no_table(tmp_path: Path) -> None:
     async def work(front: FrontEnds) -> None:
         application = front.api._application  # type: ignore[attr-defined]
         assert isinstance(application, Starlette)
-        paths = {route.path for route in application.routes}  # type: ignore[attr-defined]
+        paths = {route.path_format for route in application.routes}  # type: ignore[attr-defined]
         assert paths == {path for _, path in HTTP} | (PUBLIC & {"/", "/openapi.json"}) | {BACKUP}
 
     in_front(tmp_path, work)
