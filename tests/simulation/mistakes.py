@@ -25,10 +25,20 @@ def check_holds(scenario: Scenario, seeds: Iterable[int], *, minutes: float, opt
     return figures
 
 
-def search(scenario: Scenario, options: Any) -> RunOutcome | None:
+def check_found(scenario: Scenario, put_in: Break, *, minutes: float, options: Any) -> None:
+    """Fails if no seed finds the mistake, or if the seed that does finds something without it too."""
+    with pytest.MonkeyPatch.context() as patch:
+        put_in(patch)
+        found = _search(scenario, minutes, options)
+    assert found is not None, "no seed finds it"
+    again = run(scenario, found.seed, minutes=minutes, options=options)
+    assert again.violation is None, f"the seed fails without the mistake: {again.report()}"
+
+
+def _search(scenario: Scenario, minutes: float, options: Any) -> RunOutcome | None:
     """The first run with a violation."""
     for seed in range(1, 40):
-        outcome = run(scenario, seed, minutes=0.2, options=options)
+        outcome = run(scenario, seed, minutes=minutes, options=options)
         if outcome.violation is not None:
             return outcome
     return None

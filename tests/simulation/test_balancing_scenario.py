@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from tests.simulation.mistakes import Break, check_found, check_holds
 from tests.simulation.repetition import check_repetition
 from tests.simulation.test_migration import forgets_before_it_is_taken, hands_over_before_the_route
 
@@ -18,7 +17,7 @@ from lavant.control.balancing.policies.interface import OffloadPlan, OpenSession
 from lavant.control.balancing.policies.shares import SharesPolicy
 from lavant.control.balancing.values import ControlMessage, SubscriptionMove
 from lavant.simulation.federation import balanced_server
-from lavant.simulation.kernel import RunOutcome, run
+from lavant.simulation.kernel import run
 from lavant.simulation.scenarios import balancing
 from lavant.simulation.scenarios.balancing import BalancingOptions
 
@@ -34,11 +33,7 @@ PAIRS = BalancingOptions(policy="thesis")
 
 
 def test_balancing_holds_whatever_happens() -> None:
-    figures: Counter[str] = Counter()
-    for seed in range(1, 21):
-        outcome = run(balancing.SCENARIO, seed, minutes=0.06, options=SMALL)
-        assert outcome.violation is None, outcome.report()
-        figures.update(outcome.figures)
+    figures = check_holds(balancing.SCENARIO, range(1, 21), minutes=0.06, options=SMALL)
     wanted = ["published", "moved", "acknowledged", "left while moving", "clusters cut", "rejected", "kills"]
     assert [name for name in wanted if not figures[name]] == []
 
@@ -52,11 +47,7 @@ def test_pairs_of_brokers_in_two_clusters_have_the_time_to_come_to_rest() -> Non
 @pytest.mark.soak
 @pytest.mark.parametrize("options", [SMALL, DYING, PAIRS], ids=["swarm", "dying", "pairs"])
 def test_balancing_holds_in_many_worlds(options: BalancingOptions) -> None:
-    figures: Counter[str] = Counter()
-    for seed in range(1, 201):
-        outcome = run(balancing.SCENARIO, seed, minutes=0.15, options=options)
-        assert outcome.violation is None, outcome.report()
-        figures.update(outcome.figures)
+    figures = check_holds(balancing.SCENARIO, range(1, 201), minutes=0.15, options=options)
     assert [step for step in STEPS if not figures[f"killed after {step}"]] == []
 
 
@@ -66,8 +57,6 @@ def test_a_seed_gives_the_same_trace_in_processes_that_hash_differently(tmp_path
 
 
 # ── mistakes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def sessions_have_no_deadline(patch: pytest.MonkeyPatch) -> None:
@@ -142,20 +131,7 @@ MISTAKES: dict[str, Break] = {
 }
 
 
-def search() -> RunOutcome | None:
-    for seed in range(1, 31):
-        outcome = run(balancing.SCENARIO, seed, minutes=0.1, options=DYING)
-        if outcome.violation is not None:
-            return outcome
-    return None
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_search_finds_a_mistake(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        MISTAKES[mistake](patch)
-        found = search()
-    assert found is not None
-    again = run(balancing.SCENARIO, found.seed, minutes=0.1, options=DYING)
-    assert again.violation is None, "the seed fails without the mistake"
+def test_the_search_finds_a_mistake(mistake: str) -> None:
+    check_found(balancing.SCENARIO, MISTAKES[mistake], minutes=0.1, options=DYING)

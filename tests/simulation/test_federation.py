@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.simulation.mistakes import Break, check_holds, search
+from tests.simulation.mistakes import Break, check_found, check_holds
 from tests.simulation.repetition import check_repetition
 
 from lavant.broker.federation import snapshot
@@ -219,9 +219,6 @@ MISTAKES: dict[str, tuple[Break, FederationOptions]] = {
 
 @pytest.mark.soak
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_search_finds_a_mistake(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_a_mistake(mistake: str) -> None:
     put_in, options = MISTAKES[mistake]
-    put_in(monkeypatch)
-    found = search(federation.SCENARIO, options)
-    assert found is not None
-    assert found.violation is not None
+    check_found(federation.SCENARIO, put_in, minutes=0.2, options=options)

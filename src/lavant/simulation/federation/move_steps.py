@@ -17,6 +17,7 @@ class MoveStep(msgspec.Struct, frozen=True):
 
     command: str
     subscription: str
+    migration: str
 
 
 class SteppedMachine(FederationMachine):
@@ -30,4 +31,5 @@ class SteppedMachine(FederationMachine):
         super().record(command, then, grows=grows, queue=queue)
         known = {**before, **migrations.departures, **migrations.arrivals}
         if migration in known:
-            self.effects.append(MoveStep(type(command).__name__, known[migration].name))  # type: ignore[arg-type]
+            step = MoveStep(type(command).__name__, known[migration].name, migration)
+            self.effects.append(step)  # type: ignore[arg-type]

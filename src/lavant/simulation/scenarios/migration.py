@@ -35,6 +35,8 @@ from lavant.simulation.kernel import (
 from lavant.simulation.scenarios.federation import OBSERVE_US, FederationOptions, FederationWorld
 
 VISIBILITIES_MS = (100, 1_000, 4_000)
+STEPS_MAX = 500
+"""Of a move at one broker: eight, one for each batch of messages that follows, and repetitions after lost answers."""
 
 
 class MigrationOptions(FederationOptions, frozen=True, kw_only=True):
@@ -68,6 +70,8 @@ class MigrationWorld(FederationWorld):
         """By subscription: publications that a consumer acknowledged, and knows so."""
         self._perhaps: dict[str, set[int]] = {}
         """Those whose acknowledgement was not answered."""
+        self._steps: Counter[tuple[str, str]] = Counter()
+        """By broker and move."""
 
     def migrate(self, random: Random) -> None:
         """The operator moves a subscription."""
@@ -127,9 +131,17 @@ class MigrationWorld(FederationWorld):
 
     def _noted(self, host: Host, value: Any) -> None:
         if isinstance(value, MoveStep):
+            self._count(host, value)
             self.stepped(host, value)
         else:
             super()._noted(host, value)
+
+    def _count(self, host: Host, step: MoveStep) -> None:
+        """A move that goes in circles is found here: until the end of the run it would take very many steps."""
+        self._steps[host.name, step.migration] += 1
+        if self._steps[host.name, step.migration] > STEPS_MAX:
+            detail = f"{host.name} repeats {step.command} of {step.subscription}: over {STEPS_MAX} steps"
+            self.world.violated("a move takes few steps", detail)
 
     def stepped(self, host: Host, step: MoveStep) -> None:
         """A broker has applied a step of a move, and may die of it."""
