@@ -1,7 +1,9 @@
 """The load of a broker after subscriptions have joined or left it (Sections 4.1.2 to 4.1.5).
 
 Cases that the thesis leaves undefined: a broker without subscriptions (n = 0) has no delay to scale, so its delay grows
-along the measured slope, and stays as it is without one; queues of a broker without input or output stay as they are.
+along the measured slope. Without one, or with so few subscriptions that its delay does not depend on their number yet,
+a subscription is taken to cost it what it costs the broker that gives it away (`with_slope_of`). Otherwise it would
+seem to match any number in no time, and get all. Queues of a broker without input or output stay as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +33,17 @@ def delay_slope_s(load: BrokerLoad) -> float:
     if load.matching_delay_slope_s is not None:
         return load.matching_delay_slope_s
     return load.matching_delay_s / load.subscriptions if load.subscriptions > 0 else 0.0
+
+
+def with_slope_of(giving: BrokerLoad, load: BrokerLoad) -> BrokerLoad:
+    """The load of an accepting broker, with the slope of the offloading one if nothing is known of its own.
+
+    >>> with_slope_of(BrokerLoad(subscriptions=100, matching_delay_s=0.5), BrokerLoad()).matching_delay_slope_s
+    0.005
+    """
+    if delay_slope_s(load) > 0:
+        return load
+    return msgspec.structs.replace(load, matching_delay_slope_s=delay_slope_s(giving))
 
 
 class LoadPrediction:

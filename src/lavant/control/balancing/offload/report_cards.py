@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lavant.control.balancing.config import BalancingConfig
-from lavant.control.balancing.estimation import Floats, LoadChange, LoadPrediction, predict
+from lavant.control.balancing.estimation import Floats, LoadChange, LoadPrediction, predict, with_slope_of
 from lavant.control.balancing.press import Candidates, PressSample, Words
 from lavant.control.balancing.values import BrokerLoad
 
@@ -35,7 +35,7 @@ class PairOffload:
         self, ours: BrokerLoad, theirs: BrokerLoad, *, sample: PressSample, peer: str, config: BalancingConfig
     ) -> None:
         self.ours = ours
-        self.theirs = theirs
+        self.theirs = with_slope_of(ours, theirs)
         self.config = config
         self.candidates = Candidates(sample)
         self.chosen: dict[str, list[str]] = defaultdict(list)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from lavant.control.balancing.config import BalancingConfig
-from lavant.control.balancing.estimation import LoadChange, predict
+from lavant.control.balancing.estimation import LoadChange, predict, with_slope_of
 from lavant.control.balancing.policies.interface import Neighbourhood, OffloadPlan, OpenSession, Proposal
 from lavant.control.balancing.values import BrokerLoad, LoadIndex, SubscriptionMove
 
@@ -47,7 +47,9 @@ class EvenCountsPolicy:
             room = max(0, int(average - load.subscriptions))
             mine = [SubscriptionMove(subscription=name, destination=peer) for name in islice(names, room)]
             moves.extend(mine)
-            predicted[peer] = predict(load, LoadChange(subscriptions=len(mine)), publication_bytes=0.0)
+            predicted[peer] = predict(
+                with_slope_of(session.load, load), LoadChange(subscriptions=len(mine)), publication_bytes=0.0
+            )
         change = LoadChange(subscriptions=-len(moves))
         predicted[session.broker] = predict(session.load, change, publication_bytes=0.0)
         return OffloadPlan(moves=tuple(moves), predicted=predicted)

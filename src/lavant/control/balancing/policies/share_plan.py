@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from lavant.control.balancing.estimation import LoadChange, delay_slope_s, predict
+from lavant.control.balancing.estimation import LoadChange, delay_slope_s, predict, with_slope_of
 from lavant.control.balancing.policies.interface import OffloadPlan, OpenSession
 from lavant.control.balancing.policies.refinement import Refinement
 from lavant.control.balancing.press import Candidates, Words
@@ -28,7 +28,7 @@ class SharePlan:
     def __init__(self, session: OpenSession) -> None:
         self._session = session
         self._names = [session.broker, *session.peers]
-        self._loads = [session.load, *session.peers.values()]
+        self._loads = [session.load, *(with_slope_of(session.load, load) for load in session.peers.values())]
         self._bytes_each = session.sample.publication_bytes or session.load.publication_bytes
         self._count = len(session.sample.subscriptions)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.control.balancing.cases import broker_load, random_sample
+from tests.unit.control.balancing.cases import broker_load, random_sample, sample_of
 
 from lavant.control.balancing.policies.interface import BalancingPolicy, Neighbourhood, OpenSession
 from lavant.control.balancing.policies.registry import POLICIES, balancing_policy
@@ -54,6 +54,45 @@ def test_a_plan_moves_each_subscription_once_and_predicts_every_broker(name: str
     assert set(plan.predicted) == {"B1", *peers}
     total = sum(each.subscriptions for each in plan.predicted.values())
     assert total == sum(each.subscriptions for each in (load, *peers.values()))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("index", [LoadIndex.INPUT, LoadIndex.MATCH])
+@pytest.mark.parametrize("traffic", [0.0, 0.05])
+@pytest.mark.parametrize(
+    "peer",
+    [
+        BrokerLoad(input_rate_per_s=20.0),
+        BrokerLoad(input_rate_per_s=20.0, matching_delay_slope_s=0.0),
+        BrokerLoad(subscriptions=10, input_rate_per_s=20.0, matching_delay_s=0.0002, matching_delay_slope_s=0.0),
+    ],
+    ids=["nothing measured", "empty", "nearly empty"],
+)
+def test_a_broker_whose_delay_says_nothing_yet_does_not_get_everything(
+    name: str, index: LoadIndex, traffic: float, peer: BrokerLoad
+) -> None:
+    policy, random = POLICIES[name], np.random.default_rng(0)
+    bandwidth = 12.5e6
+    load = BrokerLoad(
+        subscriptions=200,
+        input_rate_per_s=20.0,
+        matching_delay_s=0.02,
+        output_bytes_per_s=200 * traffic * 20.0 * 100,
+        bandwidth_bytes_per_s=bandwidth,
+    )
+    rows = {f"s{row}": np.flatnonzero(random.random(100) < traffic).tolist() for row in range(200)}
+    sample = sample_of(rows, publications=100, rate_per_s=20.0, peers={"B2": []})
+    session = OpenSession(
+        broker="B1",
+        index=index,
+        load=load,
+        peers={"B2": msgspec.structs.replace(peer, bandwidth_bytes_per_s=bandwidth)},
+        sample=msgspec.structs.replace(sample, publication_bytes=100.0),
+        config=policy.config,
+    )
+    plan = policy.plan(session)
+    assert 60 <= len(plan.moves) <= 140
+    assert plan.predicted["B2"].matching_delay_s == pytest.approx(plan.predicted["B1"].matching_delay_s, abs=0.006)
 
 
 @pytest.mark.parametrize("capacities", [(1, 2, 4, 10), (1, 1, 1), (1, 50), (5, 1, 250)])
