@@ -251,6 +251,8 @@ class Subscriptions:
                     f"queue {queue!r} exists already, but the subscription needs it as its own; name it as the "
                     "subscription's queue, or give the subscription another name"
                 )
+            if not self._queues.is_replay:
+                self._queues.transfers.check_shared(queue, self._queues.now_ms)
             return []
         config = request.config
         if request.webhook is None or config.dead_letters is not None:

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from lavant.broker.federation.columns import RoutedColumns
-from lavant.broker.federation.migration.values import OriginNumbers, imported, subscribe_of
+from lavant.broker.federation.migration.values import OriginNumbers, draining, imported, occupied, subscribe_of
 from lavant.broker.federation.state import FederationState
 from lavant.broker.protocol.commands import Answer, Request
 from lavant.broker.protocol.federation import (
@@ -53,7 +53,7 @@ from lavant.broker.queues.operations.fanout import INTEGERS
 from lavant.broker.queues.operations.transfer import Relocation, RelocationStage
 from lavant.broker.queues.plan import Plan, unchanged
 from lavant.broker.subscriptions.registry import Key, Subscriptions
-from lavant.core.errors import DuplicateSubscription, InvalidValue, MoveRunning, QuotaExceeded, UnknownSubscription
+from lavant.core.errors import InvalidValue, MoveRunning, QuotaExceeded, UnknownSubscription
 
 MIGRATIONS_MAX = 256
 """Subscriptions that may leave a broker at the same time, and that may arrive."""
@@ -168,6 +168,8 @@ class Migrations:
         if self._queues.transfers.relocations.get(state.queue) is not None:
             raise self._queues.transfers.relocations[state.queue].moving()
         arrival = self._arrival_of(state)
+        if arrival is not None and arrival.is_open:
+            raise draining(state.name, arrival.broker)
         if arrival is not None:
             raise Relocation(RelocationStage.ARRIVING, state.name, arrival.broker).moving()
         if any(state.queue in (each.source, each.destination) for each in self._queues.moves_running()):
@@ -272,9 +274,7 @@ class Migrations:
             raise InvalidValue("a subscription that moves needs a name and a queue")
         queue = in_namespace(wanted.namespace, wanted.queue)
         if self._queues.exists(queue) or self._subscriptions.has(wanted.namespace, wanted.name):
-            raise DuplicateSubscription(
-                f"there is a subscription or a queue {wanted.name!r} at the new broker already; unsubscribe it first"
-            )
+            raise occupied(wanted.name, queue, self._queues.transfers)
         if len(self.arrivals) >= MIGRATIONS_MAX and not self._queues.is_replay:
             raise QuotaExceeded(f"{len(self.arrivals)} subscriptions are arriving, which is the limit; try again later")
         redirected = self.redirects.get((wanted.namespace, wanted.name))

@@ -9,6 +9,8 @@ import numpy as np
 from lavant.broker.protocol.federation import MovingMessage, MovingSubscription
 from lavant.broker.protocol.subscriptions import Subscribe
 from lavant.broker.queues.message import Message
+from lavant.broker.queues.operations.transfer import QueueTransfers
+from lavant.core.errors import DuplicateSubscription, SubscriptionMoving
 
 
 class OriginNumbers:
@@ -73,4 +75,29 @@ def subscribe_of(wanted: MovingSubscription) -> Subscribe:
         wanted.config,
         wanted.webhook,
         wanted.lease_ms,
+    )
+
+
+def draining(name: str, source: str) -> SubscriptionMoving:
+    """A subscription cannot move on before its last move has ended."""
+    return SubscriptionMoving(
+        f"subscription {name!r} has come from broker {source!r}, where some of its messages are still in flight or "
+        "become dead letters; move it again when they are acknowledged, or their leases have ended"
+    )
+
+
+def occupied(name: str, queue: str, transfers: QueueTransfers) -> DuplicateSubscription:
+    """Why a subscription cannot come: what has its name here goes away by itself, or somebody has to delete it."""
+    if transfers.has_left(queue):
+        return DuplicateSubscription(
+            f"a subscription {name!r} has just left the new broker, where some of its messages are still in flight; "
+            "move it again when they are acknowledged, or their leases have ended"
+        )
+    if transfers.is_arriving(queue):
+        return DuplicateSubscription(
+            f"an earlier move of a subscription {name!r} to the new broker has not ended there; try again in a moment"
+        )
+    return DuplicateSubscription(
+        f"there is another subscription {name!r}, or a queue {queue!r}, at the new broker already; delete that one, "
+        "or move to another broker"
     )

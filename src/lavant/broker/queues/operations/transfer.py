@@ -88,6 +88,13 @@ class QueueTransfers:
             elif isinstance(request, FIXED):
                 raise relocation.moving()
 
+    def check_shared(self, queue: str, now_ms: int) -> None:
+        """Raise if a queue moves, so that no other subscription can deliver into it: it would stay without a queue."""
+        relocation = self.relocations.get(queue)
+        if relocation is None or relocation.until_ms <= now_ms:
+            return
+        raise relocation.moved() if relocation.stage is RelocationStage.LEFT else relocation.moving()
+
     def is_arriving(self, queue: str) -> bool:
         """Whether a queue delivers nothing yet."""
         return self._is(queue, RelocationStage.ARRIVING)
