@@ -323,8 +323,6 @@ class EdgeBalancer:
             proposals=proposals,
             deadline_ms=now_ms + self.config.reply_ms,
             renew_ms=now_ms + self.config.reply_ms // 2,
-            replies={},
-            before={},
         )
         self._ask(self._session, effects)
 
@@ -368,26 +366,22 @@ class EdgeBalancer:
         session = self._session
         if not isinstance(session, Offloading) or session.session != name or session.step is not SessionStep.SAMPLING:
             return
-        loads = {peer: reply.load for peer, reply in session.accepted.items()}
-        session.before = {self.broker: self.load, **loads}
         self._was_outdated = self._is_outdated(session)
         if self._was_outdated:
-            outdated = OffloadPlan(moves=(), predicted=session.before)
             reason = f"the input of {self.broker} has changed since the others told their loads"
-            self._decide(session, outdated, reason, now_ms, effects)
-            self._finish(session, 0, now_ms, effects)
+            self._give_up(session, reason, now_ms, effects)
             return
         plan = self.policy.plan(
             OpenSession(
                 broker=self.broker,
                 index=session.proposal.index,
                 load=self.load,
-                peers=loads,
+                peers=session.loads,
                 sample=sample,
                 config=self.config,
             )
         )
-        session.plan = plan
+        session.before, session.plan = {self.broker: self.load, **session.loads}, plan
         self._decide(session, plan, session.proposal.reason, now_ms, effects)
         if not plan.moves:
             self._futile.note((session.proposal.index, session.proposal.peers), now_ms)
@@ -397,6 +391,11 @@ class EdgeBalancer:
         patience_ms = self.config.migration_ms * len(plan.moves)
         session.deadline_ms = now_ms + min(patience_ms, self.config.session_ms_max)
         effects.append(StartMoves(session=name, moves=plan.moves))
+
+    def _give_up(self, session: Offloading, reason: str, now_ms: int, effects: list[BalancingEffect]) -> None:
+        session.before = {self.broker: self.load, **session.loads}
+        self._decide(session, OffloadPlan(moves=(), predicted=session.before), reason, now_ms, effects)
+        self._finish(session, 0, now_ms, effects)
 
     def _is_outdated(self, session: Offloading) -> bool:
         """Whether publishers have changed their rates since the others told their loads: our subscriptions are the
@@ -455,7 +454,7 @@ class EdgeBalancer:
             self._asked(session, now_ms, effects)
         elif session.step is SessionStep.SAMPLING:
             effects.append(StopSampling(session=session.session))
-            self._finish(session, 0, now_ms, effects)
+            self._give_up(session, "no sample of publications came in time", now_ms, effects)
         else:
             assert session.plan is not None
             self._finish(session, len(session.plan.moves), now_ms, effects)
@@ -486,7 +485,8 @@ class EdgeBalancer:
             before=session.before,
             predicted=plan.predicted,
         )
-        self._outcomes.decided(decision)
+        if plan.moves:  # otherwise the loads go on being those that the last session with moves led to
+            self._outcomes.decided(decision)
         self.decisions.append(decision)
         effects.append(Decided(decision=decision))
 

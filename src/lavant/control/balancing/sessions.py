@@ -55,6 +55,11 @@ class Offloading(msgspec.Struct, kw_only=True):
         return {peer: reply for peer, reply in sorted(self.replies.items()) if reply.status == "ok"}
 
     @property
+    def loads(self) -> dict[str, BrokerLoad]:
+        """As those that take part told them."""
+        return {peer: reply.load for peer, reply in self.accepted.items()}
+
+    @property
     def to_ask(self) -> list[str]:
         """Those that a request goes to: the ones that have not answered, or, later, those that take part."""
         if self.step is SessionStep.ASKING:

@@ -131,6 +131,34 @@ def test_the_outcome_of_a_session_is_measured_when_all_have_settled() -> None:
     assert outcome.decision.session == moves.session
 
 
+def test_a_session_that_moves_nothing_does_not_keep_the_outcome_of_the_one_before_from_being_measured() -> None:
+    driver = Driver()
+    moves = sample(driver, accept(driver, driver.until_asked()))
+    driver.send(MovesEnded(session=moves.session, moved=len(moves.moves)))
+    driver.log.clear()
+    while not driver.messages(SessionRequest):  # overloaded as before, so it waits for nobody to settle
+        driver.now_ms += 2000
+        driver.send(LoadMeasured(load=HEAVY))
+        driver.report_of("B2", BalancingStatus.STABILIZING)
+        driver.report_of("B3")
+    (request,) = driver.messages(SessionRequest)
+    assert isinstance(request, SessionRequest)
+    driver.receive(SessionReply(session=request.session, sender="B3", status=BalancingStatus.OK, load=LIGHT))
+    (start,) = driver.effects(StartSampling)
+    assert isinstance(start, StartSampling)
+    nothing = random_sample(3, subscriptions=0, publications=50, rate_per_s=20.0, peers=["B3"])
+    driver.send(SampleTaken(session=start.session, sample=nothing))
+    settled = broker_load(subscriptions=200, rate_per_s=20.0)
+    for _ in range(60):
+        driver.now_ms += 2000
+        driver.send(LoadMeasured(load=settled))
+        driver.report_of("B2")
+    measured = [
+        each.decision for each in driver.effects(Decided) if isinstance(each, Decided) and each.decision.measured
+    ]
+    assert [each.session for each in measured] == [moves.session]
+
+
 def test_a_session_during_which_publishers_change_their_rates_moves_nothing_but_the_next_one_does() -> None:
     load = broker_load(subscriptions=400, rate_per_s=10.0)
     driver = Driver(load=load)
@@ -163,6 +191,10 @@ def test_a_sample_that_never_comes_ends_the_session() -> None:
     assert driver.effects(StopSampling) == [StopSampling(session=start.session)]
     assert driver.status() is not BalancingStatus.BUSY
     assert len(driver.messages(SessionDone)) == 1
+    (decided,) = driver.effects(Decided)
+    assert isinstance(decided, Decided)
+    assert "move nothing to B2, because no sample of publications came in time" in str(decided.decision)
+    assert decided.decision.before == decided.decision.predicted == {"B1": HEAVY, "B2": LIGHT}
     # The sample arrives after all, and is ignored.
     taken = random_sample(3, subscriptions=900, publications=50, rate_per_s=20.0, peers=["B2"])
     driver.send(SampleTaken(session=start.session, sample=taken))
