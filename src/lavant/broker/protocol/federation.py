@@ -91,6 +91,10 @@ class MovingMessage(Value, frozen=True):
     deduplication: str
     origin: str | None
     """The queue whose dead letter it is."""
+    reason: str = ""
+    """The last reason for a failed attempt that a consumer gave."""
+    attempts: int = 0
+    """Receives in the queue whose dead letter it is."""
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────

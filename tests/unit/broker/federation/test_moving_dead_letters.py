@@ -9,7 +9,7 @@ import pytest
 from tests.property.federation_network import Network
 
 from lavant.broker.protocol.queue_config import QueueConfig
-from lavant.broker.protocol.queues import CreateQueue, Receive
+from lavant.broker.protocol.queues import ChangeVisibility, CreateQueue, Receive, VisibilityChange
 from lavant.broker.protocol.subscriptions import Publish, Subscribe
 
 VISIBLE_MS = 1_000
@@ -91,6 +91,18 @@ def test_each_follows_once_if_a_broker_crashes_at_any_step(step: int, victim: st
         move(found)
         end(found)
     check(found)
+
+
+def test_a_dead_letter_says_at_the_new_broker_too_why_it_is_one_and_how_often_it_was_tried() -> None:
+    found = network()
+    answer: Any = found.request("B1", Receive("s", 1))
+    (delivery,) = answer.deliveries
+    found.request("B1", ChangeVisibility("s", [VisibilityChange(delivery.receipt, 0, "no such customer")]))
+    found.request("B1", Receive("s", 1))
+    move(found)
+    end(found)
+    held = found.brokers["B2"].node.broker.queues.transfers.find("dead").messages.values()
+    assert sorted((each.reason, each.attempts) for each in held) == [("", 1), ("", 1), ("no such customer", 1)]
 
 
 def test_a_dead_letter_that_somebody_holds_follows_when_its_lease_ends() -> None:

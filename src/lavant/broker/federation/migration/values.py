@@ -46,6 +46,8 @@ def exported(message: Message, now_ms: int) -> MovingMessage:
         message.group,
         message.deduplication,
         message.origin,
+        message.reason,
+        message.attempts,
     )
 
 
@@ -63,6 +65,8 @@ def imported(moving: MovingMessage, now_ms: int) -> Message:
         moving.group,
         moving.deduplication,
         moving.origin,
+        moving.reason,
+        moving.attempts,
     )
 
 
