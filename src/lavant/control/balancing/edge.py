@@ -123,7 +123,7 @@ class EdgeBalancer:
             case MessageArrived():
                 self._message(stimulus.message, now_ms, effects)
             case SampleTaken():
-                self._sampled(stimulus.session, stimulus.sample, now_ms, effects)
+                self._sampled(stimulus, now_ms, effects)
             case MovesEnded():
                 self._moved(stimulus, now_ms, effects)
         self._renew(now_ms, effects)
@@ -362,26 +362,26 @@ class EdgeBalancer:
             )
         )
 
-    def _sampled(self, name: str, sample: PressSample, now_ms: int, effects: list[BalancingEffect]) -> None:
+    def opened(self, name: str, sample: PressSample, now_ms: int) -> OpenSession | None:
+        """What to plan, now that the sample of a session is there; None if that has ended. To plan may take seconds: a
+        world that does it in a thread has as long as for the sample, and tells the plan with `SampleTaken`.
+        """
         session = self._session
         if not isinstance(session, Offloading) or session.session != name or session.step is not SessionStep.SAMPLING:
+            return None
+        session.deadline_ms = now_ms + self.config.press_timeout_ms + self.config.reply_ms
+        return session.opened(self.broker, self.load, sample, self.config)
+
+    def _sampled(self, taken: SampleTaken, now_ms: int, effects: list[BalancingEffect]) -> None:
+        opened, session = self.opened(taken.session, taken.sample, now_ms), self._session
+        if opened is None or not isinstance(session, Offloading):
             return
         self._was_outdated = self._is_outdated(session)
         if self._was_outdated:
             reason = f"the input of {self.broker} has changed since the others told their loads"
             self._give_up(session, reason, now_ms, effects)
             return
-        plan = self.policy.plan(
-            OpenSession(
-                broker=self.broker,
-                index=session.proposal.index,
-                load=self.load,
-                peers=session.loads,
-                sample=sample,
-                config=self.config,
-            )
-        )
-        session.before, session.plan = {self.broker: self.load, **session.loads}, plan
+        plan = session.plan = self.policy.plan(opened) if taken.plan is None else taken.plan
         self._decide(session, plan, session.proposal.reason, now_ms, effects)
         if not plan.moves:
             self._futile.note((session.proposal.index, session.proposal.peers), now_ms)
@@ -390,7 +390,7 @@ class EdgeBalancer:
         session.step = SessionStep.MOVING
         patience_ms = self.config.migration_ms * len(plan.moves)
         session.deadline_ms = now_ms + min(patience_ms, self.config.session_ms_max)
-        effects.append(StartMoves(session=name, moves=plan.moves))
+        effects.append(StartMoves(session=session.session, moves=plan.moves))
 
     def _give_up(self, session: Offloading, reason: str, now_ms: int, effects: list[BalancingEffect]) -> None:
         session.before = {self.broker: self.load, **session.loads}

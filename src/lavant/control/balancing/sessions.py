@@ -15,7 +15,9 @@ from enum import StrEnum
 
 import msgspec
 
-from lavant.control.balancing.policies.interface import OffloadPlan, Proposal
+from lavant.control.balancing.config import BalancingConfig
+from lavant.control.balancing.policies.interface import OffloadPlan, OpenSession, Proposal
+from lavant.control.balancing.press import PressSample
 from lavant.control.balancing.values import BrokerLoad, SessionReply
 
 
@@ -58,6 +60,14 @@ class Offloading(msgspec.Struct, kw_only=True):
     def loads(self) -> dict[str, BrokerLoad]:
         """As those that take part told them."""
         return {peer: reply.load for peer, reply in self.accepted.items()}
+
+    def opened(self, broker: str, load: BrokerLoad, sample: PressSample, config: BalancingConfig) -> OpenSession:
+        """What to plan; the loads are kept as those of before the moves."""
+        if not self.before:
+            self.before = {broker: load, **self.loads}
+        return OpenSession(
+            broker=broker, index=self.proposal.index, load=load, peers=self.loads, sample=sample, config=config
+        )
 
     @property
     def to_ask(self) -> list[str]:

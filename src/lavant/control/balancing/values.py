@@ -21,6 +21,7 @@ from lavant.core.decisions import Decision
 from lavant.core.errors import UNDECODABLE, InvalidValue, LavantError
 
 if TYPE_CHECKING:
+    from lavant.control.balancing.policies.interface import OffloadPlan
     from lavant.control.balancing.press import PressSample
 
 COVERING_MAX = 1000
@@ -203,6 +204,8 @@ class SampleTaken(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str
     sample: PressSample
+    plan: OffloadPlan | None = None
+    """Of `opened`, if it was made already."""
 
 
 class MovesEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -201,6 +201,23 @@ def test_a_sample_that_never_comes_ends_the_session() -> None:
     assert not driver.effects(StartMoves)
 
 
+def test_a_plan_that_is_made_elsewhere_has_as_long_as_the_sample() -> None:
+    driver = Driver()
+    start, config = accept(driver, driver.until_asked()), driver.machine.config
+    driver.now_ms += config.press_timeout_ms
+    taken = random_sample(3, subscriptions=900, publications=50, rate_per_s=20.0, peers=list(start.covering))
+    opened = driver.machine.opened(start.session, taken, driver.now_ms)
+    assert opened is not None
+    driver.now_ms += config.press_timeout_ms
+    driver.send(TimePassed())
+    plan = driver.machine.policy.plan(opened)
+    driver.send(SampleTaken(session=start.session, sample=taken, plan=plan))
+    (moves,) = driver.effects(StartMoves)
+    assert isinstance(moves, StartMoves)
+    assert moves.moves == plan.moves
+    assert driver.machine.opened(start.session, taken, driver.now_ms) is None
+
+
 def test_moves_that_never_end_end_the_session() -> None:
     driver = Driver()
     sample(driver, accept(driver, driver.until_asked()))

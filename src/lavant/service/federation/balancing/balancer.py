@@ -173,7 +173,10 @@ class FederationBalancer:
             if sampler is not None and (sampler.is_complete or self._links.clock.now_ms() >= self._sample_until_ms):
                 self.meter.sampler = None
                 sample = await asyncio.to_thread(sampler.sample, self.machine.load.input_rate_per_s)
-                self._handle(SampleTaken(session=sampler.session, sample=sample))
+                opened = self.machine.opened(sampler.session, sample, self._links.clock.now_ms())
+                if opened is not None:  # a plan for thousands of subscriptions takes seconds, so the loop goes on
+                    plan = await asyncio.to_thread(self._policy.plan, opened)
+                    self._handle(SampleTaken(session=sampler.session, sample=sample, plan=plan))
 
     # ── its own ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -16,6 +17,8 @@ from lavant.broker.protocol.frames import decode_request
 from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Advertise, Publish, Subscribe
 from lavant.control.balancing import BalancingStatus, BrokerLoad, LoadReport
+from lavant.control.balancing.policies.interface import OffloadPlan, OpenSession
+from lavant.control.balancing.policies.shares import SharesPolicy
 from lavant.control.balancing.values import LoadIndex, SessionRequest
 from lavant.service.federation.balancing.views import balancing_families, balancing_view
 from lavant.service.observability.openmetrics import openmetrics
@@ -103,6 +106,30 @@ def check_view(network: BalancedNetwork) -> None:
     msgspec.json.encode(view)
     text = openmetrics(balancing_families(network.balancers["B1"]))
     assert 'lavant_balancing_moves_total{outcome="completed"} 20' in text
+
+
+class LongPlans(SharesPolicy):
+    """Each plan takes until the loop of the broker answers, or five seconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.answered: list[bool] = []
+
+    def plan(self, session: OpenSession) -> OffloadPlan:
+        answer = threading.Event()
+        self._loop.call_soon_threadsafe(answer.set)
+        self.answered.append(answer.wait(5))
+        return super().plan(session)
+
+
+@in_loop
+async def test_a_broker_goes_on_while_it_plans() -> None:
+    network = await star()
+    balancer, policy = network.balancers["B1"], LongPlans(asyncio.get_running_loop())
+    balancer._policy = balancer.machine.policy = policy
+    await run(network, 60)
+    assert set(policy.answered) == {True}
+    assert places(network) == {"B0": 0, "B1": 4, "B2": 8, "B3": 12}
 
 
 @in_loop
