@@ -147,7 +147,8 @@ class ClusterBalancer:
             case SessionReply():
                 self._replied(message, now_ms, effects)
             case SessionDone():
-                if self._session is not None and self._session.session == message.session:
+                session = self._session
+                if session is not None and (session.session, session.peer) == (message.session, message.sender):
                     self._close(now_ms, effects)
             case HelpRequest() if message.sender in self._edges:
                 self._help(now_ms, effects)
@@ -213,13 +214,14 @@ class ClusterBalancer:
 
     def _is_over(self, session: _ClusterSession, now_ms: int) -> bool:
         """All edge brokers are balanced, or have moved nothing for a while: output is balanced only as far as it can
-        be, and a session must not wait for more.
+        be, and a session must not wait for more. Nor for a cluster that is out of reach, which reports nothing.
         """
         self._theirs.expire(now_ms)
-        if not self._own.latest or not self._theirs.latest:
+        if not self._own.latest:
             return False
         reports = {**self._own.latest, **self._theirs.latest}
-        if all({*report.balanced_with, name} >= set(reports) for name, report in reports.items()):
+        is_balanced = all({*report.balanced_with, name} >= set(reports) for name, report in reports.items())
+        if is_balanced and self._theirs.latest:
             return True
         is_quiet = all(report.status in _QUIET for report in reports.values())
         session.quiet_turns = session.quiet_turns + 1 if is_quiet else 0

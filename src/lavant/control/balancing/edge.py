@@ -245,7 +245,7 @@ class EdgeBalancer:
 
     def _done(self, done: SessionDone, now_ms: int, effects: list[BalancingEffect]) -> None:
         session = self._session
-        if not isinstance(session, Accepting) or session.session != done.session:
+        if not isinstance(session, Accepting) or (session.session, session.offloading) != (done.session, done.sender):
             return
         self._session = None
         self._end(done.moved, now_ms, effects)

@@ -157,6 +157,26 @@ def test_a_session_in_which_nobody_moves_anything_ends() -> None:
     assert len(head.messages(SessionDone)) == 1
 
 
+def test_a_session_with_a_cluster_that_is_out_of_reach_ends() -> None:
+    head = Head()
+    session = head.open()
+    head.edges(cluster="H2")
+    for _ in range(QUIET_TURNS_MAX):
+        assert head.machine.session == session
+        head.turn()
+    assert head.machine.session is None
+    assert WatchCluster(cluster="H2", is_on=False) in head.log
+
+
+def test_only_the_head_of_the_other_cluster_ends_a_session() -> None:
+    head = Head()
+    session = head.open()
+    head.receive(SessionDone(session=session, sender="H3"))
+    assert head.machine.partner == "H2"
+    head.receive(SessionDone(session=session, sender="H2"))
+    assert head.machine.partner is None
+
+
 def test_a_session_ends_at_its_deadline() -> None:
     head = Head()
     head.open()

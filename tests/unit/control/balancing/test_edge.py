@@ -278,6 +278,13 @@ def test_a_session_that_moved_nothing_leaves_the_broker_available() -> None:
     assert driver.status() is BalancingStatus.OK
 
 
+def test_only_the_offloading_broker_ends_a_session() -> None:
+    driver = Driver(load=LIGHT)
+    driver.receive(request())
+    driver.receive(SessionDone(session="B9/1/1", sender="B3", moved=7))
+    assert driver.status() is BalancingStatus.BUSY
+
+
 def test_busy_stabilising_and_overloaded_brokers_refuse() -> None:
     driver = Driver(load=LIGHT)
     driver.receive(request())
