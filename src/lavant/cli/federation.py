@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lavant.cli.balance import balance
+from lavant.cli.balance import BALANCING, balance
 from lavant.cli.common import (
     EXIT_FAILED,
     AsJson,
@@ -21,18 +22,20 @@ from lavant.cli.common import (
     confirm,
     counted,
     narrator,
+    note,
     print_json,
     print_table,
     report,
 )
 from lavant.core.addresses import QUEUES_URL
-from lavant.core.errors import InvalidValue
+from lavant.core.errors import InvalidValue, LavantError
 
 federation = typer.Typer(help="Show and change a federation of brokers.", no_args_is_help=True)
 federation.add_typer(balance, name="balance")
 
 TRACE_S_MAX = 15.0
-MOVE_S_MAX = 120.0
+MOVE_S_MAX = 660.0
+"""A move may take ten minutes, and is undone or complete then."""
 SENT_S_MAX = 10.0
 IDS_SHOWN = 10
 
@@ -187,6 +190,9 @@ def evacuate(
         method = "GET" if body is None else "POST"
         return ask_http(addresses[broker], path, key, ca_file, method=method, body=body, timeout_s=MOVE_S_MAX)
 
+    if _balances(ask):
+        note(f"{broker} takes part in balancing, so others may move subscriptions to it again; turn that off first:")
+        note(f"  lavant federation balance off --broker {broker}")
     result = Evacuation(ask, targets, rate).run()
     if as_json:
         print_json(result)
@@ -270,6 +276,14 @@ def demo(
     delivered = run_federation(console, brokers=3 if brokers is None else brokers, publications=publications)
     if as_json:
         print_json(delivered)
+
+
+def _balances(ask: Callable[[str], Any]) -> bool:
+    """Whether a broker takes part in balancing; one of another version may not say."""
+    try:
+        return bool(ask(BALANCING)["is_on"])
+    except LavantError:
+        return False
 
 
 def _view(url: str, key: str, ca_file: Path | None) -> dict[str, Any]:

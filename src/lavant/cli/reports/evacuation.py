@@ -51,7 +51,8 @@ class Evacuation:
         listed = self._ask("/federation/subscriptions")["subscriptions"]
         for each in listed:
             if not each["is_movable"]:
-                self._failed[each["name"]] = "it moves already, or shares its queue with another subscription"
+                name = _text(each["namespace"], each["name"])
+                self._failed[name] = "it moves already, or shares its queue with another subscription"
         return [(each["namespace"], each["name"]) for each in listed if each["is_movable"]]
 
     def _move_all(self, waiting: list[Subscription], advance: Callable[[], None]) -> None:
@@ -78,5 +79,10 @@ class Evacuation:
             if reason is None:
                 self._moved += 1
             else:
-                self._failed[name] = reason
+                self._failed[_text(namespace, name)] = reason
             advance()
+
+
+def _text(namespace: str, name: str) -> str:
+    """One text for each: several namespaces may have a subscription of one name."""
+    return f"{namespace}/{name}" if namespace else name

@@ -48,3 +48,9 @@ def test_all_that_can_move_are_moved_and_the_others_are_told() -> None:
     assert (result["moved"], result["left"], result["is_stopped"]) == (SUBSCRIPTIONS - 2, 2, False)
     assert set(result["failed"]) == {"s0", "s7"}
     assert result["failed"]["s7"] == "no room"
+
+
+def test_subscriptions_of_one_name_in_two_namespaces_are_told_apart() -> None:
+    listed = [{"namespace": namespace, "name": "s", "is_movable": False} for namespace in ("", "acme", "umbrella")]
+    result = Evacuation(lambda path: {"subscriptions": listed}, ["B2"], rate_per_s=1.0).run()
+    assert set(result["failed"]) == {"s", "acme/s", "umbrella/s"}
