@@ -16,6 +16,7 @@ covered by it: covering as far as the sample shows it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -41,6 +42,12 @@ class PressSample(msgspec.Struct, frozen=True, kw_only=True):
     """Arrivals per second while sampling."""
     publication_bytes: float = 0.0
     """Mean size of the sampled publications."""
+
+    def __post_init__(self) -> None:
+        for name in ("input_rate_per_s", "publication_bytes"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise InvalidValue(f"{name} of a sample must be a number from 0 on, got {value}")
 
     @classmethod
     def of(

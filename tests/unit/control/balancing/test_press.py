@@ -108,3 +108,11 @@ def test_bit_vectors_agree_with_sets(rows: list[list[bool]], data: st.DataObject
         count = data.draw(st.integers(1, len(candidates.members[group])))
         left -= {int(name) for name in candidates.take(group, count)}
     assert int(candidates.sizes.sum()) == 0
+
+
+@pytest.mark.parametrize("rate_per_s", [float("nan"), float("inf"), -1.0])
+def test_a_sample_has_a_rate_that_can_be(rate_per_s: float) -> None:
+    with pytest.raises(
+        InvalidValue, match=f"input_rate_per_s of a sample must be a number from 0 on, got {rate_per_s}"
+    ):
+        PressSample.of(subscriptions=["s"], matches=[(0, [0])], peers={}, publications=1, input_rate_per_s=rate_per_s)
