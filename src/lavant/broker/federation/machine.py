@@ -44,8 +44,9 @@ from lavant.broker.federation.opening import LinkOpening, RefusedLink
 from lavant.broker.federation.relays import LinkRelays
 from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
 from lavant.broker.federation.routes.known_routes import KnownRoutes
-from lavant.broker.federation.routes.members import is_loop, names_on, opened_ms, passed_on, youngest_link
+from lavant.broker.federation.routes.members import opened_ms, passed_on
 from lavant.broker.federation.routes.roles import FederationRoles, roles_of
+from lavant.broker.federation.routes.route_updates import RouteUpdates
 from lavant.broker.federation.routes.router import LOCAL, Router
 from lavant.broker.federation.routes.tables import key_of
 from lavant.broker.federation.session import FederationConfig, LinkClient, LinkSession, LinkStage
@@ -56,7 +57,6 @@ from lavant.broker.protocol.commands import Command
 from lavant.broker.protocol.federation import (
     AcknowledgeLink,
     BrokerMember,
-    LearnRoutes,
     NeighbourRemoved,
     RemoveNeighbour,
     RouteEntry,
@@ -87,6 +87,7 @@ class FederationMachine:
         self.relays = LinkRelays(self)
         self.migrations = SubscriptionMigrations(self)
         self._opening = LinkOpening(self)
+        self._updates = RouteUpdates(self, self._shapes)
         self._known = KnownRoutes(self.router, self._shapes, server.broker.subscriptions)
         self._early: list[tuple[Hashable, LinkFrame]] = []
         """Frames that open links, which came before all routes were derived."""
@@ -314,7 +315,7 @@ class FederationMachine:
             case _ if not session.is_up:
                 raise RefusedLink("invalid", f"a {type(frame).__name__} came before the link was open")
             case RoutesUpdate():
-                self._learn(session, frame)
+                self._updates.take(session, frame)
             case RoutesApplied():
                 session.updates_applied = frame.number
             case LinkPublications():
@@ -343,30 +344,6 @@ class FederationMachine:
                 self.attempt(session, partial(self._handle, session, frame))
 
     # ── routes ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _learn(self, session: LinkSession, update: RoutesUpdate) -> None:
-        if update.number != session.updates_received + 1:
-            raise RefusedLink("invalid", f"update {update.number} came after {session.updates_received}")
-        session.updates_received = update.number
-        self._shapes.check(update.added)
-        loops = [each for each in update.added if isinstance(each, BrokerMember) and is_loop(each, self.own)]
-
-        def applied(answer: object) -> None:
-            if session.is_up:
-                self.send(session, RoutesApplied(update.number))
-
-        command = LearnRoutes(session.neighbour, session.link, update.added, update.removed, update.buckets)
-        self.record(command, applied)
-        for member in loops:
-            self._break(session.link, member)
-
-    def _break(self, link: str, member: BrokerMember) -> None:
-        """Two joins at the same time have closed a cycle: the brokers of its youngest link remove it."""
-        pair = youngest_link(member, opened_ms(link))
-        for each in list(self.state.neighbours.values()):
-            if {self.own.identity, each.identity} == set(pair):
-                names = [*names_on(member.path, self.own, self.members_behind.values()), self.own.name]
-                self.remove_neighbour(each.name, f"it closes the cycle {' - '.join(names)}")
 
     def _learned(self, neighbour: Neighbour, added: list[RouteEntry], removed: list[RouteEntry]) -> None:
         members = self.members_behind.setdefault(neighbour.name, {})

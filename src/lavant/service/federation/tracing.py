@@ -84,7 +84,7 @@ class MarkedPublications:
         """Neighbour, number on the link, and id."""
 
     def events(self, publication: bytes) -> list[TraceEvent]:
-        return list(self._events.get(_decode_id(publication).id, ()))
+        return list(self._events.get(_id_of(publication), ()))
 
     def received(self, neighbour: str, batch: LinkPublications) -> None:
         for _, id in _marked(batch):
@@ -114,7 +114,15 @@ class MarkedPublications:
 
 def _marked(batch: LinkPublications) -> list[tuple[int, str]]:
     """Number and id of the marked ones."""
-    return [(batch.first + place, _decode_id(body).id) for place, body in enumerate(batch.bodies) if MARK in body]
+    found = [(batch.first + place, _id_of(body)) for place, body in enumerate(batch.bodies) if MARK in body]
+    return [(number, id) for number, id in found if id]
+
+
+def _id_of(body: bytes) -> str:
+    try:
+        return _decode_id(body).id
+    except UNDECODABLE:  # of a neighbour that sends anything; it is refused when it is matched
+        return ""
 
 
 class Traces:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
+import msgspec
+
 from lavant.broker.federation.frames import LinkPublications
 from lavant.service.federation.tracing import EVENTS_MAX, MARKED_MAX, MarkedPublications
 
@@ -44,3 +46,11 @@ def test_what_is_remembered_is_bounded() -> None:
     for _ in range(2 * EVENTS_MAX):
         marked.received("B2", batch(1, "lavant-trace-5"))
     assert len(whats(marked, "lavant-trace-5")) == EVENTS_MAX
+
+
+def test_a_body_that_is_no_publication_is_not_remembered() -> None:
+    """A neighbour may send anything; what cannot be read is refused when it is matched."""
+    marked = marked_publications()
+    for body in (b'{"lavant-trace-', b'{"@id":1,"x":"lavant-trace-"}'):
+        marked.received("B1", msgspec.structs.replace(batch(7, "x"), bodies=[body]))
+        assert marked.events(body) == []

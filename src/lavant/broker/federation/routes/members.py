@@ -13,7 +13,9 @@ from typing import TypeVar
 import msgspec
 
 from lavant.broker.protocol.federation import BrokerMember, RouteEntry
+from lavant.core.errors import InvalidValue
 
+NAME_SHOWN = 80
 _Entry = TypeVar("_Entry", bound=RouteEntry)
 
 
@@ -86,6 +88,17 @@ def cycle_of(mine: list[BrokerMember], theirs: list[BrokerMember]) -> list[str] 
 def _is_current(member: BrokerMember, own: Mapping[str, BrokerMember], other: Mapping[str, BrokerMember]) -> bool:
     """Whether no broker on its path said something newer to the other side."""
     return all(other[each].changes <= own[each].changes for each in member.path if each in own and each in other)
+
+
+def check_member(member: BrokerMember, neighbour: str) -> None:
+    """Raise unless the path of a broker leads from it to this neighbour: roles and traces follow it."""
+    path = member.path
+    is_whole = len(path) > len(member.opened_ms) and path[0] == member.identity and path[-1] == neighbour
+    if not is_whole or len(set(path)) < len(path):
+        raise InvalidValue(
+            f"the path to broker {member.name[:NAME_SHOWN]!r} is malformed: it leads from that broker to the "
+            f"neighbour, with each broker on it once, got {path!r:.200}"
+        )
 
 
 def is_loop(member: BrokerMember, own: BrokerMember) -> bool:
