@@ -94,12 +94,14 @@ class LinkQueue:
     def __len__(self) -> int:
         return self.number - self._batches[0].first + 1 if self._batches else 0
 
-    def check_received(self, neighbour: str, number: int) -> None:
-        """Raise if the neighbour cannot go on after this number."""
-        if not self.number - len(self) <= number <= self.number:
+    def check_received(self, neighbour: str, number: int, sent: int) -> None:
+        """Raise if the neighbour cannot go on after this number: it was deleted here, or was not sent from here, so
+        what has it now is something else."""
+        if not self.number - len(self) <= number <= min(sent, self.number):
             raise InvalidValue(
-                f"{neighbour!r} has publications up to {number}, and the queue for it {len(self)} up to {self.number}: "
-                "a data directory was replaced by an older copy; remove the neighbour"
+                f"{neighbour!r} has publications up to {number}, the queue for it {len(self)} up to {self.number}, of "
+                f"which those up to {sent} were sent: a data directory was replaced by an older copy; remove the "
+                "neighbour"
             )
 
     @property

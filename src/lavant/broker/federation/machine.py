@@ -96,6 +96,8 @@ class FederationMachine:
         """What to do when a command of this machine is durable, by its number."""
         self.sendable: dict[str, int] = {}
         """By link: the last number of its queue that is durable."""
+        self.sent: dict[str, int] = {}
+        """By link: the last number that may have been sent; before this start, all of its queue."""
         self._queued: deque[tuple[int, str, int]] = deque()
         """Position of a record, link, and the last number in its queue then. A neighbour that begins a new link counts
         from one again, also if records of the old link are not durable yet."""
@@ -293,7 +295,7 @@ class FederationMachine:
         """The link is up: mend what differs."""
         neighbour = self.state.find(session.neighbour, session.link)
         received, digests = session.theirs
-        neighbour.queue.check_received(neighbour.name, received)
+        neighbour.queue.check_received(neighbour.name, received, self.sent[session.link])
         if not session.is_dialled:
             self.send(session, LinkOpened())
         session.stage = LinkStage.UP
@@ -375,6 +377,7 @@ class FederationMachine:
             del self.members_behind[name]
         links = {each.link: each.queue.number for each in neighbours.values()}
         self.sendable = {link: self.sendable.get(link, number) for link, number in links.items()}
+        self.sent = {link: self.sent.get(link, number) for link, number in links.items()}
         self.relays.follow(neighbours.values())
         for neighbour in neighbours.values():
             if neighbour.name not in self.router.outgoing:
@@ -412,6 +415,7 @@ class FederationMachine:
         while count := session.room(until - session.sent, self.now_ms, self.config):
             for batch in joined(queue.after(session.sent, until, count, self.config.batch_bytes)):
                 session.sends(batch, self.now_ms)
+                self.sent[session.link] = max(self.sent[session.link], session.sent)
                 origins = [each if each else self.own.identity for each in batch.origins]
                 self.send(session, msgspec.structs.replace(batch, origins=origins), is_control=False)
 

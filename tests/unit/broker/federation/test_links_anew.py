@@ -109,6 +109,27 @@ def test_a_data_directory_that_is_older_than_what_was_confirmed_is_refused() -> 
     assert "older copy" in network.refusals[0].reason
 
 
+def test_an_older_copy_that_publishes_before_its_link_opens_is_refused_too() -> None:
+    """Its new publications have numbers that the neighbour has received already."""
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    broker = network.brokers["A"]
+    old = len(broker.records)
+    for x in range(5):
+        network.request("A", Publish([publication(x=x)]))
+    del broker.records[old:]
+    broker.durable = old
+    network.pass_time(1)
+    network.restart("A")
+    for x in range(5, 15):
+        network.request("A", Publish([publication(x=x)]))
+    network.join("A", "B")
+    network.settle()
+    assert [each.code for each in network.refusals] == ["invalid"]
+    assert "older copy" in network.refusals[0].reason
+    assert len(broker.node.machine.state.neighbours["B"].queue) == 10
+
+
 @pytest.mark.parametrize(("rules", "first"), [(NUMBERS_RISE_WITH_LINKS - 1, 1), (RULES, 5_000 * NUMBERS_A_MS + 1)])
 def test_a_journal_keeps_the_numbers_that_its_rules_gave(rules: int, first: int) -> None:
     broker = BrokerState()
