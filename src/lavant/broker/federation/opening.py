@@ -19,7 +19,7 @@ from lavant.broker.federation.frames import (
     LinkOpened,
     LinkRefused,
 )
-from lavant.broker.federation.routes.members import cycle_of, link_id, side_of
+from lavant.broker.federation.routes.members import cycle_of, link_id, side_of, twins_of
 from lavant.broker.federation.routes.tables import DIGESTS_BYTES, NO_ROUTES
 from lavant.broker.federation.session import LinkSession, LinkStage
 from lavant.broker.federation.state import Neighbour
@@ -37,6 +37,11 @@ CYCLE = "cycle"
 """The code of refusals of links that would close one."""
 REMOVED = "removed"
 """The code of refusals by a broker that has removed this one, or the link that this one remembers."""
+
+_TWO_BROKERS = (
+    "there is another broker named {0!r} in the federation, with another data directory; start one of them with "
+    "another --name, or remove the one that is gone"
+)
 
 
 class RefusedLink(Exception):
@@ -112,7 +117,7 @@ class LinkOpening:
             return
         if known is not None:
             machine.remove_neighbour(known.name, "it does not know this link")
-        self._check_cycle(hello.members)
+        self._check_members(hello.members)
         session.is_new = True
         session.link = link_id(machine.own, machine.state.changes, machine.now_ms)
         session.stage = LinkStage.DISK
@@ -142,7 +147,7 @@ class LinkOpening:
             return
         if known is not None:
             machine.remove_neighbour(known.name, "it begins a new link")
-        self._check_cycle(opening.members)
+        self._check_members(opening.members)
         session.taken = 0
         session.stage = LinkStage.DISK
 
@@ -186,11 +191,7 @@ class LinkOpening:
         behind = [each for known in self._machine.members_behind.values() for each in known.values()]
         others = {each.identity for each in (own, *behind) if each.name == hello.name} - {hello.identity}
         if (by_name is not None and by_name is not by_identity) or others:
-            raise RefusedLink(
-                "name",
-                f"there is another broker named {hello.name!r} in the federation, with another data directory; start "
-                "one of them with another --name, or remove the one that is gone",
-            )
+            raise RefusedLink("name", _TWO_BROKERS.format(hello.name))
         if by_identity is not None and by_identity.name != hello.name:
             raise RefusedLink(
                 "name",
@@ -232,8 +233,13 @@ class LinkOpening:
         reason = f"a newer connection between {self._machine.own.name!r} and {hello.name!r} is used"
         self._machine.refuse(older, "linked", reason)
 
-    def _check_cycle(self, theirs: list[BrokerMember]) -> None:
-        cycle = cycle_of(self._side(""), theirs)
+    def _check_members(self, theirs: list[BrokerMember]) -> None:
+        """Raises unless a new link to these brokers keeps the federation a tree of brokers with names of their own."""
+        mine = self._side("")
+        twins = twins_of(mine, theirs)
+        if twins:
+            raise RefusedLink("name", _TWO_BROKERS.format(twins[0]))
+        cycle = cycle_of(mine, theirs)
         if cycle is not None:
             raise RefusedLink(
                 CYCLE,

@@ -353,6 +353,22 @@ def test_another_data_directory_under_the_same_name_is_refused() -> None:
     assert [each.code for each in network.refusals] == ["name"]
 
 
+@pytest.mark.parametrize("dialler", ["A", "D"])
+def test_a_link_between_parts_that_have_brokers_of_one_name_is_refused(dialler: str) -> None:
+    network = chain("A", "B")
+    network.add("D")
+    twin = network.add("twin", identity="id-twin").node.machine
+    twin.own = msgspec.structs.replace(twin.own, name="B")
+    network.join("D", "twin")
+    network.settle()
+    network.join(dialler, "D" if dialler == "A" else "A")
+    network.settle()
+    [refusal] = network.refusals
+    assert refusal.code == "name"
+    assert "another broker named 'B'" in refusal.reason
+    assert [len(network.brokers[name].node.machine.state.neighbours) for name in ("A", "D")] == [1, 1]
+
+
 def test_a_publication_that_does_not_fit_is_held_until_it_does() -> None:
     network = chain("A", "B")
     network.request("B", Subscribe("true", "s", config=QueueConfig(depth_max=2)))

@@ -85,6 +85,17 @@ def cycle_of(mine: list[BrokerMember], theirs: list[BrokerMember]) -> list[str] 
     return None
 
 
+def twins_of(mine: Iterable[BrokerMember], theirs: Iterable[BrokerMember]) -> list[str]:
+    """The names that two brokers have, one on each side of a link.
+
+    >>> twins_of([BrokerMember("1", "a", 1, 1, ["1"])], [BrokerMember("2", "a", 1, 1, ["2"])])
+    ['a']
+    """
+    known = {(member.name, member.identity) for member in mine}
+    names = {name for name, _ in known}
+    return sorted({each.name for each in theirs if each.name in names and (each.name, each.identity) not in known})
+
+
 def _is_current(member: BrokerMember, own: Mapping[str, BrokerMember], other: Mapping[str, BrokerMember]) -> bool:
     """Whether no broker on its path said something newer to the other side."""
     return all(other[each].changes <= own[each].changes for each in member.path if each in own and each in other)
