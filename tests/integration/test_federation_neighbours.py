@@ -154,6 +154,33 @@ def test_a_clock_that_is_an_hour_apart_is_noted_and_nothing_else(pair: tuple[Bro
     check_undisturbed(pair, "clock")
 
 
+def test_a_neighbour_that_this_broker_joins_is_removed_until_it_starts_again(tmp_path: Path) -> None:
+    first = Broker(tmp_path, "B1")
+    second = Broker(tmp_path, "B2", first)
+    try:
+        wait_for_members(first, second)
+        removed = lavant("federation", "rm", "B1", "--yes", "--url", second.url)
+        assert removed.exit_code == 0, removed.output
+        wait_until(lambda: "was removed" in (second.view()["joins"][0]["fault"] or ""), second.view)
+        time.sleep(0.5)  # for an attempt that there should not be
+        assert [each.view()["links"] for each in (first, second)] == [[], []]
+        assert "restart this broker with --join" in second.log
+        second.stop()
+        second.start()
+        wait_for_members(first, second)
+    finally:
+        for broker in (first, second):
+            broker.kill()
+
+
+def test_a_join_to_what_is_no_name_of_a_machine_says_so(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, "B1", "lavants://a..b", options=("--join-key", "lavant_x"))
+    try:
+        wait_until(lambda: "cannot be the name of a machine" in broker.view()["joins"][0]["fault"], broker.view)
+    finally:
+        broker.kill()
+
+
 @pytest.mark.soak
 def test_a_server_without_a_name_refuses_links(tmp_path: Path) -> None:
     with Served(None) as server:

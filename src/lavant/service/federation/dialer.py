@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CONNECT_S_MAX = 10.0
 PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
 """Between two attempts; it doubles with each that fails."""
+HOST_SHOWN = 80
 OPENING_S_MAX, OPENING_CHECK_S = 2.0, 0.005
 """How long the other links wait while one is opened."""
 
@@ -33,6 +34,8 @@ class LinkDialer:
         """Why there is no link; None if there is one."""
         self.neighbour = ""
         """The broker that answered last."""
+        self._identity = ""
+        """Of that broker, once the link was open."""
         self._links = links
         self._tls = tls if address.is_secure else None
         self._told: set[str] = set()
@@ -48,19 +51,27 @@ class LinkDialer:
 
     async def _run(self) -> None:
         pause_s = PAUSE_S
-        while True:
+        while not self._is_removed():
             try:
                 async with self._links.opening:
                     connection = await self._connect()
                     await self._open(connection)
             except OSError as error:
                 self._away(f"no broker answers at {self.address}: {_reason(error)}")
+            except UnicodeError:
+                self._away(f"{self.address.host[:HOST_SHOWN]!r} cannot be the name of a machine; correct this --join")
             else:
                 await self._follow(connection)
                 if connection.is_welcome:
                     pause_s = PAUSE_S
             await asyncio.sleep(random.uniform(pause_s / 2, pause_s))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        self.fault = f"{self.neighbour} was removed; to take it back, restart this broker with --join {self.address}"
+        _logger.warning("%s", self.fault)
+
+    def _is_removed(self) -> bool:
+        """Whether an operator has removed the broker at this address since the link was open."""
+        return self._identity in self._links.machine.state.removed
 
     async def _connect(self) -> LinkConnection:
         host, port, _ = self.address
@@ -97,6 +108,8 @@ class LinkDialer:
 
     def _up(self, connection: LinkConnection) -> None:
         self.neighbour = connection.neighbour
+        known = self._links.machine.state.neighbours.get(self.neighbour)
+        self._identity = "" if known is None else known.identity
         self.fault = None
         self._told.clear()
 
