@@ -446,6 +446,7 @@ class FederationMachine:
                 self.send(session, LinkLeave())
                 self.close(session, "the neighbour was removed")
                 continue
+            self.attempt(session, partial(self._updates.retry, session))
             self._tell(session, durable)
             # What came over an earlier connection is confirmed when the neighbour has sent it again.
             floor = min(self.relays.durable(session.link), session.taken)

@@ -15,6 +15,7 @@ from lavant.broker.federation.routes.router import RoutesChange
 from lavant.broker.federation.routes.tables import NO_ROUTES
 from lavant.broker.federation.state import LinkLimits
 from lavant.broker.machine.effects import Reply
+from lavant.broker.protocol.federation import SubscribedRoute
 
 
 class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +106,10 @@ class LinkSession:
         self.updates_applied = 0
         """By the other side."""
         self.updates_received = 0
+        self.unfit: dict[bytes, SubscribedRoute] = {}
+        """Told by the other side, by key: encrypted subscriptions that the matchers here cannot hold beside others."""
+        self.unfit_at = 0
+        """What `EncryptedShapes.ended` was when they were tried last."""
         # publications
         self.sent = 0
         self.acknowledged = 0

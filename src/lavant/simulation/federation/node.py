@@ -31,7 +31,7 @@ from lavant.broker.machine.state import BrokerState
 from lavant.broker.matching.interface import Matches
 from lavant.broker.protocol.commands import Request
 from lavant.broker.protocol.queues import FanOut
-from lavant.broker.protocol.subscriptions import Deliver, Publish, Published
+from lavant.broker.protocol.subscriptions import Deliver, EncryptedFilter, Publish, Published
 from lavant.broker.queues.timers import earliest
 from lavant.broker.queues.validation import refusal
 from lavant.broker.subscriptions.admission import Admission, AdmittedPublish
@@ -43,7 +43,7 @@ NodeEffect: TypeAlias = Record | Reply | SendFrame | CloseLink | LinkNotice | Fr
 
 
 class NodeMatcher:
-    """Tries every filter: slow, and certain."""
+    """Tries every filter: slow, and certain. It knows no keys, so encrypted filters match nothing."""
 
     def __init__(self) -> None:
         self._filters: dict[str, dict[int, Filter]] = {}
@@ -52,6 +52,8 @@ class NodeMatcher:
     def change(self, changes: Sequence[Any]) -> None:
         for change in changes:
             state = change.subscription
+            if isinstance(state.filter, EncryptedFilter):
+                continue
             filters = self._filters.setdefault(state.namespace, {})
             routes = self._routes.setdefault(state.namespace, QueueRoutes())
             if isinstance(change, Added):

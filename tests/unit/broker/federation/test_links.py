@@ -6,20 +6,17 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from tests.property.federation_network import Network
 
 from lavant.broker.federation.frames import LinkPublications
-from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
 from lavant.broker.federation.routes.router import ROUTES_A_STEP
 from lavant.broker.federation.session import FederationConfig, LinkSession
 from lavant.broker.federation.state import LinkLimits
 from lavant.broker.protocol.federation import NeighbourRemoved, RemoveNeighbour, SubscribedRoute
 from lavant.broker.protocol.queue_config import QueueConfig
 from lavant.broker.protocol.queues import PurgeQueue, Refused
-from lavant.broker.protocol.subscriptions import EncryptedFilter, Publish, Published, Subscribe, Unsubscribe
-from lavant.core.errors import InvalidValue
+from lavant.broker.protocol.subscriptions import Publish, Published, Subscribe, Unsubscribe
 
 
 def publication(**attributes: Any) -> bytes:
@@ -425,20 +422,6 @@ def test_a_link_that_forwards_nothing_is_found_by_its_probe() -> None:
     network.join("A", "B")
     network.settle()
     assert numbers(network, "B", "s") == [1]
-
-
-def test_encrypted_filters_of_another_shape_are_refused() -> None:
-    """The matchers of one namespace hold one shape."""
-    shapes = EncryptedShapes()
-    one, other = (SubscribedRoute("", EncryptedFilter(n, np.ones(n).tobytes())) for n in (2, 3))
-    shapes.check([one, one])
-    shapes.add(one)
-    with pytest.raises(InvalidValue, match="another namespace"):
-        shapes.check([other])
-    with pytest.raises(InvalidValue, match="another namespace"):
-        EncryptedShapes().check([one, other])
-    shapes.remove(one)
-    shapes.check([other])
 
 
 def test_a_partition_of_an_hour_heals() -> None:

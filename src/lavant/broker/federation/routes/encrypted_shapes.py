@@ -9,7 +9,6 @@ from lavant.broker.filters import CANONICAL_LIMITS, Filter
 from lavant.broker.protocol.federation import BrokerMember, RouteEntry, SubscribedRoute
 from lavant.broker.protocol.subscriptions import EncryptedFilter
 from lavant.broker.subscriptions.validation import tests_of
-from lavant.core.errors import InvalidValue
 
 Shape = tuple[int, int]
 """Dimensions, and bytes of the tests."""
@@ -20,6 +19,8 @@ class EncryptedShapes:
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[Shape]] = {}
+        self.ended = 0
+        """How often the last filter of a shape ended in a namespace: others may fit now."""
 
     def add(self, entry: RouteEntry) -> None:
         if isinstance(entry, SubscribedRoute) and isinstance(entry.filter, EncryptedFilter):
@@ -31,27 +32,28 @@ class EncryptedShapes:
             counts[shape] -= 1
             if not counts[shape]:
                 del counts[shape]
+                self.ended += 1
             if not counts:
                 del self._counts[entry.namespace]
 
-    def check(self, entries: Iterable[RouteEntry]) -> None:
-        """Raise if the matchers cannot hold the filter of a neighbour's route."""
+    def unfit(self, entries: Iterable[RouteEntry]) -> list[SubscribedRoute]:
+        """The encrypted subscriptions among a neighbour's routes that the matchers cannot hold now. Raises if a filter
+        cannot be held at all."""
+        found: list[SubscribedRoute] = []
         new: dict[str, Shape] = {}
         for entry in entries:
             if isinstance(entry, BrokerMember):
                 continue
             if isinstance(entry.filter, str):
                 Filter.parse(entry.filter, CANONICAL_LIMITS)
-            else:
-                tests_of(entry.filter)
-                shape = _shape(entry.filter)
-                known = next(iter(self._counts.get(entry.namespace, ())), new.setdefault(entry.namespace, shape))
-                if shape != known:
-                    raise InvalidValue(
-                        f"an encrypted subscription of the neighbour in namespace {entry.namespace!r} has {shape[0]} "
-                        f"dimensions and {shape[1]} bytes, those of this broker have {known[0]} and {known[1]}; use "
-                        "one schema and key for all, or another namespace"
-                    )
+                continue
+            tests_of(entry.filter)
+            shape = _shape(entry.filter)
+            known = next(iter(self._counts.get(entry.namespace, ())), None)
+            if shape != (new.setdefault(entry.namespace, shape) if known is None else known):
+                assert isinstance(entry, SubscribedRoute)
+                found.append(entry)
+        return found
 
 
 def _shape(filter: EncryptedFilter) -> Shape:

@@ -8,8 +8,9 @@ from lavant.broker.federation.frames import RoutesApplied, RoutesUpdate
 from lavant.broker.federation.opening import RefusedLink
 from lavant.broker.federation.routes.encrypted_shapes import EncryptedShapes
 from lavant.broker.federation.routes.members import check_member, is_loop, names_on, opened_ms, youngest_link
+from lavant.broker.federation.routes.tables import bucket_of, key_of
 from lavant.broker.federation.session import LinkSession
-from lavant.broker.protocol.federation import BrokerMember, LearnRoutes
+from lavant.broker.protocol.federation import BrokerMember, LearnRoutes, RouteEntry, SubscribedRoute
 
 if TYPE_CHECKING:
     from lavant.broker.federation.machine import FederationMachine
@@ -27,8 +28,8 @@ class RouteUpdates:
         if update.number != session.updates_received + 1:
             raise RefusedLink("invalid", f"update {update.number} came after {session.updates_received}")
         session.updates_received = update.number
-        self._shapes.check(update.added)
         neighbour = machine.state.find(session.neighbour, session.link)
+        unfit = self._shapes.unfit(update.added)
         members = [each for each in update.added if isinstance(each, BrokerMember)]
         for each in members:
             check_member(each, neighbour.identity)
@@ -37,11 +38,45 @@ class RouteUpdates:
             if session.is_up:
                 machine.send(session, RoutesApplied(update.number))
 
-        command = LearnRoutes(session.neighbour, session.link, update.added, update.removed, update.buckets)
+        added = self._put_aside(session, update, unfit) if unfit or session.unfit else update.added
+        command = LearnRoutes(session.neighbour, session.link, added, update.removed, update.buckets)
         machine.record(command, applied)
         for each in members:
             if is_loop(each, machine.own):
                 self._break(session.link, each)
+
+    def retry(self, session: LinkSession) -> None:
+        """Learn what did not fit, if it fits now."""
+        if not session.unfit or session.unfit_at == self._shapes.ended:
+            return
+        session.unfit_at = self._shapes.ended
+        unfit = {key_of(each) for each in self._shapes.unfit(session.unfit.values())}
+        fit = [entry for key, entry in session.unfit.items() if key not in unfit]
+        session.unfit = {key: entry for key, entry in session.unfit.items() if key in unfit}
+        if fit:
+            self._machine.record(LearnRoutes(session.neighbour, session.link, list(fit)))
+
+    def _put_aside(self, session: LinkSession, update: RoutesUpdate, unfit: list[SubscribedRoute]) -> list[RouteEntry]:
+        """The routes that fit. The others concern one namespace, so the link goes on without them; they are tried again
+        when those that are in their way end."""
+        gone = {*update.removed, *(key for key in session.unfit if bucket_of(key) in update.buckets)}
+        before = session.unfit
+        session.unfit = {key: entry for key, entry in before.items() if key not in gone}
+        session.unfit |= {key_of(each): each for each in unfit}
+        session.unfit_at = self._shapes.ended
+        routes_max = self._machine.config.limits.routes_max
+        if len(session.unfit) > routes_max:
+            raise RefusedLink(
+                "full", f"over {routes_max} encrypted subscriptions do not fit beside those of this broker"
+            )
+        for namespace in dict.fromkeys(each.namespace for key, each in session.unfit.items() if key not in before):
+            self._machine.notice(
+                f"encrypted subscriptions of {session.neighbour!r} in namespace {namespace!r} get nothing from here: "
+                "those that this broker knows have another number of attributes or tests; use one schema and key for "
+                "all, or another namespace",
+                is_warning=True,
+            )
+        return [entry for entry in update.added if key_of(entry) not in session.unfit]
 
     def _break(self, link: str, member: BrokerMember) -> None:
         """Two joins at the same time have closed a cycle: the brokers of its youngest link remove it."""
