@@ -23,6 +23,7 @@ from lavant.service.net.http_server.connection import HttpProtocols
 from lavant.service.net.listener import Listener
 from lavant.service.net.native import NativeProtocol
 from lavant.service.net.protocol_detection import DetectingProtocol
+from lavant.service.observability.logs import RepeatedFault
 from lavant.service.runtime.limits import LIMITS
 
 KEY, CREDENTIAL = "till", "clerk"
@@ -92,7 +93,9 @@ def serving(
         def compact(ticket: Ticket) -> asyncio.Protocol:
             return NativeProtocol(front.service, front.keys, ready(), ticket)
 
-        listener = Listener(partial(DetectingProtocol, {PREFACE: compact}, http, bounds.greeting_s_max), admission)
+        listener = Listener(
+            partial(DetectingProtocol, {PREFACE: compact}, http, bounds.greeting_s_max, RepeatedFault()), admission
+        )
         _, port = await listener.open("127.0.0.1", 0)
         served = Served(front, port, admission)
         try:

@@ -18,14 +18,24 @@ PLAIN_ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: cl
 Factory: TypeAlias = Callable[[Ticket], asyncio.Protocol]
 
 _logger = logging.getLogger(__name__)
-_handshakes = RepeatedFault()
 
 
 class DetectingProtocol(asyncio.Protocol):
-    """Reads the first bytes and switches protocols: to that of the preface, or to HTTP without one."""
+    """Reads the first bytes and switches protocols: to that of the preface, or to HTTP without one.
 
-    def __init__(self, prefaces: Mapping[bytes, Factory], http: Factory, seconds_max: float, ticket: Ticket) -> None:
+    `handshakes` counts those that a port without TLS refuses; the connections of the port share it.
+    """
+
+    def __init__(
+        self,
+        prefaces: Mapping[bytes, Factory],
+        http: Factory,
+        seconds_max: float,
+        handshakes: RepeatedFault,
+        ticket: Ticket,
+    ) -> None:
         self._ticket = ticket
+        self._handshakes = handshakes
         self._prefaces = prefaces
         self._http = http
         self._seconds_max = seconds_max
@@ -55,7 +65,7 @@ class DetectingProtocol(asyncio.Protocol):
 
     def _refuse_tls(self) -> None:
         """A client that tries TLS again and again gets no line each time."""
-        refused = _handshakes.add()
+        refused = self._handshakes.add()
         if refused is not None:
             text = "%s speaks TLS, which this server does not: give it --tls-certificate; %d since the last line"
             _logger.warning(text, host_of(self._transport), refused)

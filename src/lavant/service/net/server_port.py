@@ -42,6 +42,7 @@ from lavant.service.net.native import NativeProtocol
 from lavant.service.net.protocol_detection import DetectingProtocol, Factory
 from lavant.service.net.tls import Tls
 from lavant.service.observability.counters import Meters
+from lavant.service.observability.logs import RepeatedFault
 from lavant.service.observability.metrics import FamiliesOf, Metrics
 from lavant.service.observability.openmetrics import MetricFamily
 from lavant.service.observability.process_metrics import ProcessMetrics
@@ -137,7 +138,7 @@ class ServerPort:
         """Returns host and port. Clients are not served yet."""
         settings = self._settings
         prefaces: dict[bytes, Factory] = {PREFACE: self._native, LINK_PREFACE: self._link}
-        protocol = partial(DetectingProtocol, prefaces, self._http, settings.limits.greeting_s_max)
+        protocol = partial(DetectingProtocol, prefaces, self._http, settings.limits.greeting_s_max, RepeatedFault())
         listener = Listener(protocol, self._admission(), self._files.tls)
         host, number = await self._listen(listener, settings.host, settings.port, "--port")
         metrics = settings.metrics

@@ -8,7 +8,6 @@ import pytest
 from tests.unit.service.wiring import FakeTransport, ticket, until
 
 from lavant.broker.protocol.frames import LINK_PREFACE, PREFACE
-from lavant.service.net import protocol_detection
 from lavant.service.net.admission import Ticket
 from lavant.service.net.protocol_detection import DetectingProtocol
 from lavant.service.observability.logs import RepeatedFault
@@ -37,7 +36,7 @@ def sniff(*pieces: bytes) -> tuple[str, bytes]:
     async def run() -> tuple[str, bytes]:
         transport, compact, link, http = FakeTransport(), Noting(), Noting(), Noting()
         prefaces = {PREFACE: lambda _: compact, LINK_PREFACE: lambda _: link}
-        sniffing = DetectingProtocol(prefaces, lambda _: http, 60, ticket())
+        sniffing = DetectingProtocol(prefaces, lambda _: http, 60, RepeatedFault(), ticket())
         sniffing.connection_made(transport)
         for piece in pieces:
             (transport.protocol if isinstance(transport.protocol, Noting) else sniffing).data_received(piece)
@@ -65,29 +64,29 @@ def test_what_came_before_the_decision_is_handed_on() -> None:
 
 
 def test_who_speaks_tls_is_told_in_plain_words_and_the_log_has_one_line(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(protocol_detection, "_handshakes", RepeatedFault())
-
-    async def run() -> None:
+    async def run(handshakes: RepeatedFault) -> None:
         for _ in range(3):
             transport = FakeTransport()
-            sniffing = DetectingProtocol({PREFACE: noting}, noting, 60, ticket())
+            sniffing = DetectingProtocol({PREFACE: noting}, noting, 60, handshakes, ticket())
             sniffing.connection_made(transport)
             sniffing.data_received(b"\x16\x03\x01\x02\0")
             assert transport.writes[0].startswith(b"HTTP/1.1 400 ")
             assert transport.is_closing()
             sniffing.connection_lost(None)
 
-    asyncio.run(run())
+    asyncio.run(run(RepeatedFault()))
     [line] = caplog.messages
     assert "speaks TLS" in line
+    asyncio.run(run(RepeatedFault()))
+    assert caplog.messages == [line, line], "another port has lines of its own"
 
 
 def test_who_says_nothing_is_disconnected() -> None:
     async def run() -> None:
         transport = FakeTransport()
-        sniffing = DetectingProtocol({PREFACE: noting}, noting, 0.01, ticket())
+        sniffing = DetectingProtocol({PREFACE: noting}, noting, 0.01, RepeatedFault(), ticket())
         sniffing.connection_made(transport)
         sniffing.data_received(b"LAV")
         await until(lambda: transport.is_aborted)
@@ -99,7 +98,7 @@ def test_who_hung_up_or_was_handed_on_is_left_alone() -> None:
     async def run() -> None:
         gone, handed_on = FakeTransport(), FakeTransport()
         for transport in (gone, handed_on):
-            sniffing = DetectingProtocol({PREFACE: noting}, noting, 0.01, ticket())
+            sniffing = DetectingProtocol({PREFACE: noting}, noting, 0.01, RepeatedFault(), ticket())
             sniffing.connection_made(transport)
             if transport is gone:
                 sniffing.connection_lost(None)
