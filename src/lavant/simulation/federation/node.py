@@ -23,7 +23,7 @@ from lavant.broker.federation.effects import (
 from lavant.broker.federation.frames import LinkFrame
 from lavant.broker.federation.machine import FederationMachine
 from lavant.broker.federation.session import FederationConfig
-from lavant.broker.filters import Filter
+from lavant.broker.filters import CANONICAL_LIMITS, Filter
 from lavant.broker.machine.effects import Effect, Mistake, Record, Reply
 from lavant.broker.machine.long_polls import RequestContext
 from lavant.broker.machine.machine import BrokerMachine
@@ -57,7 +57,7 @@ class NodeMatcher:
             filters = self._filters.setdefault(state.namespace, {})
             routes = self._routes.setdefault(state.namespace, QueueRoutes())
             if isinstance(change, Added):
-                filters[state.number] = Filter.parse(state.filter)
+                filters[state.number] = Filter.parse(state.filter, CANONICAL_LIMITS)
                 routes.add(state.number, change.serial)
             else:
                 del filters[state.number]

@@ -42,6 +42,8 @@ PARSED_MAX = 1 << 16
 """Parsed texts that are remembered: many subscriptions have the same."""
 ENTRIES_A_FRAME = 1000
 """Routes in one update."""
+BYTES_A_FRAME = 1 << 20
+"""Likewise: encrypted filters, and long lists, have many bytes each."""
 ROUTES_A_STEP = 100
 """Routes that are derived at once: some milliseconds."""
 
@@ -55,13 +57,35 @@ class RoutesChange(msgspec.Struct, frozen=True):
 
     def parts(self) -> Iterator[RoutesChange]:
         """Updates of a bounded size: additions first, so that nothing is uncovered in between."""
-        if self.buckets or 0 < len(self.added) + len(self.removed) <= ENTRIES_A_FRAME:
+        small = len(self.added) + len(self.removed) <= ENTRIES_A_FRAME and _bytes_of(self.added) <= BYTES_A_FRAME
+        if self.buckets or (small and (self.added or self.removed)):
             yield self
             return
-        for start in range(0, len(self.added), ENTRIES_A_FRAME):
-            yield RoutesChange(self.added[start : start + ENTRIES_A_FRAME], [], [])
+        part: list[RouteEntry] = []
+        size = 0
+        for entry in self.added:
+            more = _bytes_of([entry])
+            if part and (len(part) == ENTRIES_A_FRAME or size + more > BYTES_A_FRAME):
+                yield RoutesChange(part, [], [])
+                part, size = [], 0
+            part.append(entry)
+            size += more
+        if part:
+            yield RoutesChange(part, [], [])
         for start in range(0, len(self.removed), ENTRIES_A_FRAME):
             yield RoutesChange([], self.removed[start : start + ENTRIES_A_FRAME], [])
+
+
+def _bytes_of(entries: Iterable[RouteEntry]) -> int:
+    """About the size of routes in a frame."""
+    return sum(
+        sum(map(len, each.path))
+        if isinstance(each, BrokerMember)
+        else len(each.filter)
+        if isinstance(each.filter, str)
+        else len(each.filter.tests)
+        for each in entries
+    )
 
 
 class _Known(msgspec.Struct, gc=False):
