@@ -134,7 +134,9 @@ class LinkQueue:
             stop = min(len(batch.bodies), until - batch.first + 1, start + count_max)
             if stop <= start:
                 return
-            sizes = np.cumsum([len(body) + HEADER_BYTES for body in batch.bodies[start:stop]])
+            points = [len(point) for point in batch.points[start:stop]] if batch.points else [0] * (stop - start)
+            bodies = batch.bodies[start:stop]
+            sizes = np.cumsum([len(body) + size + HEADER_BYTES for body, size in zip(bodies, points, strict=True)])
             stop = start + max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
             part = part_of(batch, start, stop)
             yield part

@@ -10,7 +10,7 @@ so in the end the window of the link is used up, and its publishers are refused.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,7 +61,7 @@ class LinkRelays:
         self._in_progress: dict[str, set[int]] = {}
         """By link: numbers that are being relayed, or held."""
 
-    def follow(self, neighbours: Iterable[Neighbour]) -> None:
+    def follow(self, neighbours: Collection[Neighbour]) -> None:
         """These are the neighbours now; what is received from new ones is durable."""
         received: dict[str, ReceivedNumbers] = {}
         for each in neighbours:
@@ -71,6 +71,10 @@ class LinkRelays:
             received[each.link] = numbers
             self._in_progress.setdefault(each.link, set())
         self._received = received
+        # A link that was removed is forgotten when its last relay is answered.
+        self._in_progress = {link: each for link, each in self._in_progress.items() if each or link in received}
+        names = {each.name for each in neighbours}
+        self.hops_max = {name: most for name, most in self.hops_max.items() if name in names}
 
     def durable(self, link: str) -> int:
         """All publications of the link up to this number are durable."""

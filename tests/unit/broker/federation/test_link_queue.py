@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.link_queue import LinkQueue, joined
@@ -54,6 +55,12 @@ def test_what_is_sent_has_no_gaps(
             assert part.origin_numbers == np.arange(part.first, part.last + 1, dtype="<u8").tobytes()
             sent = part.last
     assert sent == until
+
+
+def test_vectors_of_encrypted_publications_count_among_the_bytes_that_are_sent() -> None:
+    queue = LinkQueue()
+    queue.add(replace(batch_of(1, [10] * 8), points=[bytes(79)] * 8))
+    assert [len(part.bodies) for part in queue.after(0, 8, 8, bytes_max=300)] == [3]
 
 
 @given(

@@ -58,6 +58,20 @@ def test_numbers_of_a_link_that_ended_do_not_count_for_the_next_one() -> None:
     assert numbers(network, "B", "s") == [9]
 
 
+def test_of_links_that_ended_nothing_is_remembered() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s"))
+    relays = network.brokers["B"].node.machine.relays
+    for x in range(3):
+        network.request("A", Publish([publication(x=x)]))
+        assert relays.hops_max == {"A": 1}
+        network.request("A", RemoveNeighbour("B"))
+        assert (relays.hops_max, relays._in_progress) == ({}, {})
+        network.join("A", "B")
+        network.settle()
+    assert numbers(network, "B", "s") == [0, 1, 2]
+
+
 def test_a_neighbour_that_was_removed_while_it_was_away_forgets_the_one_that_removed_it() -> None:
     network = chain("A", "B")
     network.request("A", Subscribe("true", "s"))
