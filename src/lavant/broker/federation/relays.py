@@ -31,8 +31,8 @@ from lavant.core.errors import InvalidValue
 if TYPE_CHECKING:
     from lavant.broker.federation.machine import FederationMachine
 
-HOPS_MAX = 64
-"""A publication that has crossed so many links goes in circles."""
+HOPS_MAX = 250
+"""A publication that has crossed more links goes in circles. They are counted in 8 bits."""
 
 
 HOPELESS = ("InvalidValue", "LimitExceeded")
@@ -107,7 +107,11 @@ class LinkRelays:
             return
         hops = np.frombuffer(batch.hops, np.uint8) + np.uint8(1)
         in_progress.update(batch.first + index for index in new)
-        self.hops_max[session.neighbour] = max(self.hops_max.get(session.neighbour, 0), int(hops.max()))
+        most = int(hops.max())
+        self.hops_max[session.neighbour] = max(self.hops_max.get(session.neighbour, 0), most)
+        if most > HOPS_MAX:
+            why = f"it has crossed {most} links, and at most {HOPS_MAX} may be between two brokers"
+            self._machine.notice(f"a publication from {session.neighbour!r} was dropped: {why}", is_warning=True)
         self._relay(session, msgspec.structs.replace(batch, hops=hops.tobytes()), new)
 
     def answered(self, connection: Hashable, number: int, entries: list[str | Refused]) -> None:

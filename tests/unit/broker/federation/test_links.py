@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.property.federation_network import Network
 
+from lavant.broker.federation import relays
 from lavant.broker.federation.frames import LinkPublications
 from lavant.broker.federation.routes.router import ROUTES_A_STEP
 from lavant.broker.federation.session import FederationConfig, LinkSession
@@ -43,6 +44,26 @@ def test_a_publication_reaches_a_subscription_over_several_brokers_once() -> Non
     network.request("A", Publish([publication(x=1), publication(x=2), publication(x=3)]))
     assert numbers(network, "D", "s") == [2, 3]
     assert network.brokers["C"].node.machine.state.neighbours["B"].received.floor == 2
+
+
+def test_a_publication_crosses_a_chain_of_seventy_brokers() -> None:
+    names = [f"b{place}" for place in range(70)]
+    network = chain(*names)
+    network.request(names[-1], Subscribe("true", "s"))
+    network.request(names[0], Publish([publication(x=1)]))
+    assert numbers(network, names[-1], "s") == [1]
+    assert network.notices == []
+
+
+def test_a_publication_that_crossed_too_many_links_is_dropped_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relays, "HOPS_MAX", 2)
+    network = chain("A", "B", "C", "D")
+    network.request("D", Subscribe("true", "s"))
+    network.request("B", Publish([publication(x=1)]))
+    network.request("A", Publish([publication(x=2)]))
+    assert numbers(network, "D", "s") == [1]
+    [notice] = network.notices
+    assert "from 'C' was dropped: it has crossed 3 links" in notice
 
 
 def test_brokers_give_different_ids() -> None:
