@@ -19,6 +19,7 @@ from lavant.broker.federation.frames import LINK_PROTOCOL, LinkHello, LinkRefuse
 from lavant.broker.federation.routes.tables import NO_ROUTES
 from lavant.broker.protocol.frames import LINK_PREFACE
 from lavant.broker.protocol.queue_config import QueueConfig
+from lavant.broker.protocol.queues import Refused
 from lavant.broker.protocol.subscriptions import Subscribe, Subscribed
 from lavant.core.addresses import Address
 from lavant.core.errors import InvalidValue
@@ -168,6 +169,30 @@ def test_a_neighbour_that_this_broker_joins_is_removed_until_it_starts_again(tmp
         second.stop()
         second.start()
         wait_for_members(first, second)
+    finally:
+        for broker in (first, second):
+            broker.kill()
+
+
+def test_an_operator_sets_the_bounds_of_a_links_queue(tmp_path: Path) -> None:
+    config = tmp_path / "lavant.toml"
+    config.write_text("[limits]\nlink_waiting_bytes_max = 300\nlink_waiting_s_max = 1000\n")
+    first = Broker(tmp_path, "B1", options=("--config", str(config)))
+    second = Broker(tmp_path, "B2", first)
+    try:
+        wait_for_members(first, second)
+        second.subscribe("price > 0", "all")
+        wait_until(lambda: first.link("B2")["subscriptions"] == 1, first.view)
+        second.kill()
+        wait_until(lambda: first.link("B2")["state"] == "down", first.view)
+        entries = [first.publish({"@id": f"p{x}", "price": 1, "text": "y" * 60}).entries[0] for x in range(5)]
+        taken = [entry for entry in entries if isinstance(entry, str)]
+        refused = [entry.reason for entry in entries if isinstance(entry, Refused)]
+        assert taken == ["p0", "p1"], entries
+        assert all("and 300 may" in reason and "link_waiting_bytes_max" in reason for reason in refused), refused
+        second.start()
+        wait_until(lambda: second.depth("all") == len(taken), second.view)
+        assert second.received("all") == {"p0": 1, "p1": 1}
     finally:
         for broker in (first, second):
             broker.kill()

@@ -361,10 +361,11 @@ class FederationState:
         for neighbour, batch in batches:
             queue = neighbour.queue
             if queue.bytes and queue.bytes + size_of(batch) > limits.bytes_max:
-                raise _full(neighbour, f"{queue.bytes} bytes wait for it, and {limits.bytes_max} may")
+                raise _full(neighbour, f"{queue.bytes} bytes wait for it, and {limits.bytes_max} may", "bytes")
             age_ms = 0 if queue.oldest_ms is None else now_ms - queue.oldest_ms
             if age_ms > limits.age_ms_max:
-                raise _full(neighbour, f"the oldest publication waits for {age_ms} ms, and {limits.age_ms_max} may")
+                why = f"the oldest publication waits for {age_ms} ms, and {limits.age_ms_max} may"
+                raise _full(neighbour, why, "s")
 
     def _acknowledge_link(self, request: AcknowledgeLink) -> Plan:
         neighbour = self.find(request.neighbour, request.link)
@@ -422,10 +423,11 @@ def memory_of_route(entry: RouteEntry) -> int:
     return ADVERTISEMENT + 64 * len(entry.path)
 
 
-def _full(neighbour: Neighbour, why: str) -> QueueFull:
+def _full(neighbour: Neighbour, why: str, unit: str) -> QueueFull:
     return QueueFull(
-        f"the queue for neighbour {neighbour.name!r} is full: {why}; publish again when the neighbour is reachable, or "
-        f"remove it with `lavant federation rm {neighbour.name}`"
+        f"the queue for neighbour {neighbour.name!r} is full: {why}; publish again when the neighbour is reachable, "
+        f"raise the limit link_waiting_{unit}_max of this broker, or remove the neighbour with `lavant federation rm "
+        f"{neighbour.name}`"
     )
 
 

@@ -332,7 +332,10 @@ def test_an_old_queue_of_a_link_refuses_too() -> None:
     assert isinstance(first.entries[0], str)
     network.pass_time(2_000)
     second = network.request("A", Publish([publication(x=1)]))
-    assert isinstance(second.entries[0], Refused)
+    [refused] = second.entries
+    assert isinstance(refused, Refused)
+    assert "waits for 2000 ms, and 1000 may" in refused.reason
+    assert "link_waiting_s_max" in refused.reason
 
 
 def test_a_removed_neighbour_is_listed_with_what_waited_and_may_not_come_back_by_itself() -> None:
