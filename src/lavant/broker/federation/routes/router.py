@@ -20,6 +20,7 @@ from itertools import count, islice
 
 import msgspec
 
+from lavant.broker.federation.routes.heard_advertisements import HeardAdvertisements
 from lavant.broker.federation.routes.tables import RouteTable, differing, is_empty, key_of
 from lavant.broker.filters import CoverForest, CoveringChange, Filter, intersects
 from lavant.broker.filters.limits import NO_LIMITS
@@ -139,7 +140,7 @@ class Outgoing:
         """Of all that was offered. Printing takes as long as parsing, so only what is told becomes a text."""
         self._anything = 0
         """Sources behind which anything may be published."""
-        self._heard: dict[str, dict[Filter, None]] = {}
+        self._heard: dict[str, HeardAdvertisements] = {}
         """Advertisements of the neighbour, by namespace."""
         self._hears_anything = False
         self._waiting: dict[SubscriptionId, tuple[str, _Known]] = {}
@@ -245,13 +246,13 @@ class Outgoing:
 
     def hear(self, namespace: str, filter: Filter, known: Iterable[_Known]) -> None:
         """The neighbour advertises; `known` are all subscriptions of the namespace from elsewhere."""
-        self._heard.setdefault(namespace, {})[filter] = None
+        self._heard.setdefault(namespace, HeardAdvertisements()).add(filter)
         for each in known:
             if each.id not in self._filters and intersects(filter, each.filter):
                 self._waiting[each.id] = namespace, each
 
     def unhear(self, namespace: str, filter: Filter, known: Iterable[_Known]) -> None:
-        del self._heard[namespace][filter]
+        self._heard[namespace].remove(filter)
         if not self._heard[namespace]:
             del self._heard[namespace]
         for each in known:
@@ -273,7 +274,8 @@ class Outgoing:
     def _intersects(self, namespace: str, filter: Filter) -> bool:
         if self._hears_anything:
             return True
-        return any(intersects(each, filter) for each in self._heard.get(namespace, ()))
+        heard = self._heard.get(namespace)
+        return heard is not None and heard.intersect(filter)
 
     def _offer(
         self,
