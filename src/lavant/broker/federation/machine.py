@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -230,7 +229,7 @@ class FederationMachine:
             if session.is_up:
                 times.append(session.probe_due_ms)
                 times.append(session.gathers_until_ms)
-                times += [held.retry_ms for held in islice(session.held.values(), 1)]
+                times.append(session.held_until_ms)
             elif session.stage is not LinkStage.CLOSED:
                 times.append(session.since_ms + self.config.opening_timeout_ms)
         return earliest(*times)

@@ -45,6 +45,8 @@ class _Relay(msgspec.Struct):
     link: str
     batch: LinkPublications
     indexes: list[int]
+    pause_ms: int
+    """For which they were held before; 0 the first time."""
 
 
 class LinkRelays:
@@ -126,7 +128,7 @@ class LinkRelays:
         if session is None:  # the neighbour will send them again
             self._in_progress[relay.link].difference_update(numbers)
             return
-        copies = self._copies(relay.batch)
+        copies, held = self._copies(relay.batch), list[int]()
         for index, entry in zip(relay.indexes, entries, strict=True):
             if isinstance(entry, Refused) and copies[index]:  # it came over another link while it was matched
                 self._drop(session, relay.batch, [index])
@@ -135,33 +137,34 @@ class LinkRelays:
                 self._machine.effects.append(LinkNotice(text, True))
                 self._drop(session, relay.batch, [index])
             elif isinstance(entry, Refused):
-                retry_ms = self._machine.now_ms + self._machine.config.retry_ms
-                session.held[relay.batch.first + index] = HeldRelay(relay.batch, index, retry_ms)
+                held.append(index)
                 session.blocked = entry.reason
+        if held:
+            config = self._machine.config
+            pause_ms = min(max(config.retry_ms, 2 * relay.pause_ms), config.retry_ms_max)
+            session.hold(HeldRelay(relay.batch, held, self._machine.now_ms + pause_ms, pause_ms))
 
     def retry(self, session: LinkSession) -> None:
         """Relay what was held once more."""
-        due = [number for number, held in session.held.items() if held.retry_ms <= self._machine.now_ms]
-        for number in due:
-            held = session.held.pop(number)
-            self._relay(session, held.batch, [held.index])
-        if not session.held:
+        due = session.take_due(self._machine.now_ms)
+        for held in due:
+            self._relay(session, held.batch, held.indexes, held.pause_ms)
+        if due and not session.held:
             session.blocked = ""
 
     def release(self, session: LinkSession) -> None:
         """The session is over: what it held will be sent again."""
-        if session.held:
-            self._in_progress[session.link].difference_update(session.held)
-            session.held.clear()
+        for held in session.take_all():
+            self._in_progress[session.link].difference_update(held.numbers)
 
-    def _relay(self, session: LinkSession, batch: LinkPublications, indexes: list[int]) -> None:
+    def _relay(self, session: LinkSession, batch: LinkPublications, indexes: list[int], pause_ms: int = 0) -> None:
         copies = self._copies(batch)
         wanted = [index for index in indexes if not copies[index]]
         if len(wanted) < len(indexes):
             self._drop(session, batch, [index for index in indexes if copies[index]])
         if wanted:
             self._number += 1
-            self._relays[self._number] = _Relay(session.link, batch, wanted)
+            self._relays[self._number] = _Relay(session.link, batch, wanted, pause_ms)
             self._machine.effects.append(
                 RelayPublications(session.connection, self._number, session.neighbour, session.link, batch, wanted)
             )

@@ -44,7 +44,9 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True):
     probe_timeout_ms: int = 15_000
     opening_timeout_ms: int = 10_000
     retry_ms: int = 200
-    """Until a publication that could not be delivered here is tried again."""
+    """Until publications that could not be delivered here are tried again; it doubles each time."""
+    retry_ms_max: int = 3_000
+    """The longest such pause: thousands may be held, and each attempt matches them."""
     migration_ms_max: int = 30_000
     """A subscription that moves is handed over by then, or stays; later if this broker works off a backlog."""
     migration_retry_ms_max: int = 2_000
@@ -75,11 +77,18 @@ class LinkStage(enum.Enum):
 
 
 class HeldRelay(msgspec.Struct):
-    """A publication that could not be delivered yet."""
+    """Publications of one batch that could not be delivered yet."""
 
     batch: LinkPublications
-    index: int
+    indexes: list[int]
     retry_ms: int
+    """When they are tried again."""
+    pause_ms: int
+    """Since they were tried last."""
+
+    @property
+    def numbers(self) -> list[int]:
+        return [self.batch.first + index for index in self.indexes]
 
 
 class LinkSession:
@@ -126,7 +135,9 @@ class LinkSession:
         """When publications were last sent."""
         self.gathers_until_ms: int | None = None
         """Until then, publications wait for more of them."""
-        self.held: dict[int, HeldRelay] = {}
+        self.held: list[HeldRelay] = []
+        self.held_until_ms: int | None = None
+        """When the first of them are tried again."""
         self.blocked = ""
         # probes
         self.probe_number = 0
@@ -141,6 +152,24 @@ class LinkSession:
     @property
     def is_up(self) -> bool:
         return self.stage is LinkStage.UP
+
+    def hold(self, held: HeldRelay) -> None:
+        """Keep these until they are due."""
+        self.held.append(held)
+        self.held_until_ms = held.retry_ms if self.held_until_ms is None else min(self.held_until_ms, held.retry_ms)
+
+    def take_due(self, now_ms: int) -> list[HeldRelay]:
+        """Those that are tried again now; they are held no longer."""
+        if self.held_until_ms is None or self.held_until_ms > now_ms:
+            return []
+        due = [each for each in self.held if each.retry_ms <= now_ms]
+        self.held = [each for each in self.held if each.retry_ms > now_ms]
+        self.held_until_ms = min((each.retry_ms for each in self.held), default=None)
+        return due
+
+    def take_all(self) -> list[HeldRelay]:
+        held, self.held, self.held_until_ms = self.held, [], None
+        return held
 
     def in_flight_until(self, number: int) -> None:
         """Publications up to this number were acknowledged."""

@@ -405,6 +405,22 @@ def test_a_publication_that_does_not_fit_is_held_until_it_does() -> None:
     assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 0
 
 
+def test_publications_that_stay_held_are_tried_together_and_less_and_less_often() -> None:
+    network = chain("A", "B")
+    network.request("B", Subscribe("true", "s", config=QueueConfig(depth_max=1)))
+    network.request("A", Publish([publication(x=x) for x in range(50)]))
+    relays = network.brokers["B"].node.machine.relays
+    first = relays.last
+    for _ in range(600):
+        network.pass_time(100)
+        network.settle()
+    assert 15 <= relays.last - first <= 25  # after 0.2, 0.4, 0.8, 1.6, 3, 3, … s
+    network.request("B", PurgeQueue("s"))
+    network.pass_time(3_000)
+    network.settle()
+    assert numbers(network, "B", "s") == [1]
+
+
 def test_a_queue_that_does_not_allow_its_size_keeps_a_publication_from_nobody_else() -> None:
     network = chain("A", "B", "C")
     network.request("B", Subscribe("true", "small", config=QueueConfig(message_bytes_max=1024)))
