@@ -90,7 +90,9 @@ class PeerReports:
         if known is not None and known[1].number >= report.number and now_ms - known[0] < self._expiry_ms:
             return False
         if known is None and len(self._reports) >= PEERS_MAX:
-            return False
+            self.expire(now_ms)
+            if len(self._reports) >= PEERS_MAX:
+                return False
         self._reports[report.broker] = (now_ms, report)
         return True
 

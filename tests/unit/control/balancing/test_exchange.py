@@ -8,7 +8,7 @@ from tests.unit.control.balancing.cases import broker_load
 
 from lavant.control.balancing.config import BalancingConfig
 from lavant.control.balancing.detection import Stability
-from lavant.control.balancing.exchange import ReportSchedule, is_news
+from lavant.control.balancing.exchange import PEERS_MAX, PeerReports, ReportSchedule, is_news
 from lavant.control.balancing.values import BalancingStatus, LoadReport
 
 OK, BUSY = BalancingStatus.OK, BalancingStatus.BUSY
@@ -16,8 +16,8 @@ NOT_AVAILABLE, STABILIZING = BalancingStatus.NOT_AVAILABLE, BalancingStatus.STAB
 CONFIG = BalancingConfig()
 
 
-def report(status: BalancingStatus, subscriptions: int) -> LoadReport:
-    return LoadReport(broker="B1", cluster="C", status=status, load=broker_load(subscriptions=subscriptions))
+def report(status: BalancingStatus, subscriptions: int, broker: str = "B1") -> LoadReport:
+    return LoadReport(broker=broker, cluster="C", status=status, load=broker_load(subscriptions=subscriptions))
 
 
 def reported_periods(*reports: LoadReport) -> list[int]:
@@ -57,3 +57,12 @@ def test_the_load_of_a_broker_that_subscribers_join_is_not_stable() -> None:
     assert not is_stable(2, 10_000)
     assert not is_stable(2, 60_000)
     assert is_stable(2, config.stable_ms_max)
+
+
+def test_brokers_that_went_away_leave_room_for_others() -> None:
+    reports = PeerReports(expiry_ms=1_000)
+    for number in range(PEERS_MAX):
+        assert reports.receive(report(OK, 1, f"B{number}"), now_ms=0)
+    assert not reports.receive(report(OK, 1, "one more"), now_ms=999)
+    assert reports.receive(report(OK, 1, "one more"), now_ms=1_000)
+    assert list(reports.latest) == ["one more"]

@@ -20,7 +20,8 @@ from itertools import count, islice
 
 import msgspec
 
-from lavant.broker.federation.routes.heard_advertisements import HeardAdvertisements
+from lavant.broker.federation.routes.filter_index import FilterIndex
+from lavant.broker.federation.routes.known_filters import KnownFilter, KnownFilters
 from lavant.broker.federation.routes.tables import RouteTable, differing, is_empty, key_of
 from lavant.broker.filters import CoverForest, CoveringChange, Filter, intersects
 from lavant.broker.filters.limits import NO_LIMITS
@@ -89,44 +90,6 @@ def _bytes_of(entries: Iterable[RouteEntry]) -> int:
     )
 
 
-class _Known(msgspec.Struct, gc=False):
-    """A filter of one source; `users` subscriptions or advertisements have it."""
-
-    id: SubscriptionId
-    source: str
-    filter: Filter
-    users: int
-
-
-class _Filters:
-    """The plain filters of one namespace, by source."""
-
-    def __init__(self, ids: Iterator[int]) -> None:
-        self._ids = ids
-        self._known: dict[tuple[str, Filter], _Known] = {}
-
-    def __iter__(self) -> Iterator[_Known]:
-        return iter(self._known.values())
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def add(self, source: str, filter: Filter) -> _Known | None:
-        """None if this source has it already."""
-        known = self._known.get((source, filter))
-        if known is not None:
-            known.users += 1
-            return None
-        known = self._known[source, filter] = _Known(SubscriptionId(next(self._ids)), source, filter, 1)
-        return known
-
-    def remove(self, source: str, filter: Filter) -> _Known | None:
-        """None if this source still has it."""
-        known = self._known[source, filter]
-        known.users -= 1
-        return self._known.pop((source, filter)) if not known.users else None
-
-
 class Outgoing:
     """The routes that one neighbour should hold, and how they changed since they were last taken."""
 
@@ -140,10 +103,10 @@ class Outgoing:
         """Of all that was offered. Printing takes as long as parsing, so only what is told becomes a text."""
         self._anything = 0
         """Sources behind which anything may be published."""
-        self._heard: dict[str, HeardAdvertisements] = {}
+        self._heard: dict[str, FilterIndex[Filter]] = {}
         """Advertisements of the neighbour, by namespace."""
         self._hears_anything = False
-        self._waiting: dict[SubscriptionId, tuple[str, _Known]] = {}
+        self._waiting: dict[SubscriptionId, tuple[str, KnownFilter]] = {}
         """Subscriptions, with their namespaces, that are offered step by step."""
 
     # ── what changed ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,11 +161,11 @@ class Outgoing:
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def subscribe(self, namespace: str, known: _Known) -> None:
+    def subscribe(self, namespace: str, known: KnownFilter) -> None:
         if self._intersects(namespace, known.filter):
             self._offer(self._subscriptions, namespace, known, SubscribedRoute)
 
-    def unsubscribe(self, namespace: str, known: _Known) -> None:
+    def unsubscribe(self, namespace: str, known: KnownFilter) -> None:
         self._withdraw(self._subscriptions, namespace, known, SubscribedRoute)
 
     def subscribe_encrypted(self, entry: SubscribedRoute) -> None:
@@ -217,10 +180,10 @@ class Outgoing:
 
     # ── advertisements of others ──────────────────────────────────────────────────────────────────────────────────────
 
-    def advertise(self, namespace: str, known: _Known) -> None:
+    def advertise(self, namespace: str, known: KnownFilter) -> None:
         self._offer(self._advertisements, namespace, known, AdvertisedRoute)
 
-    def unadvertise(self, namespace: str, known: _Known) -> None:
+    def unadvertise(self, namespace: str, known: KnownFilter) -> None:
         self._withdraw(self._advertisements, namespace, known, AdvertisedRoute)
 
     def advertise_anything(self, sources: int) -> None:
@@ -244,14 +207,14 @@ class Outgoing:
 
     # ── advertisements of the neighbour ───────────────────────────────────────────────────────────────────────────────
 
-    def hear(self, namespace: str, filter: Filter, known: Iterable[_Known]) -> None:
-        """The neighbour advertises; `known` are all subscriptions of the namespace from elsewhere."""
-        self._heard.setdefault(namespace, HeardAdvertisements()).add(filter)
+    def hear(self, namespace: str, filter: Filter, known: Iterable[KnownFilter]) -> None:
+        """The neighbour advertises; `known` are the subscriptions from elsewhere that this may intersect."""
+        self._heard.setdefault(namespace, FilterIndex()).add(filter, filter)
         for each in known:
             if each.id not in self._filters and intersects(filter, each.filter):
                 self._waiting[each.id] = namespace, each
 
-    def unhear(self, namespace: str, filter: Filter, known: Iterable[_Known]) -> None:
+    def unhear(self, namespace: str, filter: Filter, known: Iterable[KnownFilter]) -> None:
         self._heard[namespace].remove(filter)
         if not self._heard[namespace]:
             del self._heard[namespace]
@@ -259,7 +222,7 @@ class Outgoing:
             if intersects(filter, each.filter) and not self._intersects(namespace, each.filter):
                 self._withdraw(self._subscriptions, namespace, each, SubscribedRoute)
 
-    def hear_anything(self, namespaces: Iterable[tuple[str, Iterable[_Known]]], *, is_heard: bool) -> None:
+    def hear_anything(self, namespaces: Iterable[tuple[str, Iterable[KnownFilter]]], *, is_heard: bool) -> None:
         """The neighbour begins, or ceases, to advertise anything."""
         self._hears_anything = is_heard
         for namespace, known in namespaces:
@@ -275,13 +238,13 @@ class Outgoing:
         if self._hears_anything:
             return True
         heard = self._heard.get(namespace)
-        return heard is not None and heard.intersect(filter)
+        return heard is not None and any(intersects(each, filter) for each in heard.may_intersect(filter))
 
     def _offer(
         self,
         sets: dict[str, CoverForest],
         namespace: str,
-        known: _Known,
+        known: KnownFilter,
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
     ) -> None:
         if known.id in self._filters:
@@ -294,7 +257,7 @@ class Outgoing:
         self,
         sets: dict[str, CoverForest],
         namespace: str,
-        known: _Known,
+        known: KnownFilter,
         kind: type[SubscribedRoute] | type[AdvertisedRoute],
     ) -> None:
         if known.id not in self._filters:
@@ -328,8 +291,8 @@ class Router:
     def __init__(self) -> None:
         self.outgoing: dict[str, Outgoing] = {}
         self._ids = count(1)
-        self._subscriptions: dict[str, _Filters] = defaultdict(partial(_Filters, self._ids))
-        self._advertisements: dict[str, _Filters] = defaultdict(partial(_Filters, self._ids))
+        self._subscriptions: dict[str, KnownFilters] = defaultdict(partial(KnownFilters, self._ids))
+        self._advertisements: dict[str, KnownFilters] = defaultdict(partial(KnownFilters, self._ids))
         self._encrypted: Counter[tuple[str, SubscribedRoute]] = Counter()
         self._anything: Counter[str] = Counter()
         """By source: how often it advertises anything."""
@@ -439,7 +402,8 @@ class Router:
         for outgoing in self._others(source):
             outgoing.advertise(entry.namespace, known)
         if source in self.outgoing:
-            self.outgoing[source].hear(entry.namespace, known.filter, self._elsewhere(source, entry.namespace))
+            elsewhere = self._near(source, entry.namespace, known.filter)
+            self.outgoing[source].hear(entry.namespace, known.filter, elsewhere)
 
     def _unadvertise(self, source: str, entry: AdvertisedRoute) -> None:
         if entry.namespace == ANY_NAMESPACE:
@@ -461,17 +425,22 @@ class Router:
         for outgoing in self._others(source):
             outgoing.unadvertise(entry.namespace, known)
         if source in self.outgoing:
-            elsewhere = self._elsewhere(source, entry.namespace)
+            elsewhere = self._near(source, entry.namespace, known.filter)
             self.outgoing[source].unhear(entry.namespace, known.filter, elsewhere)
 
     def _others(self, source: str) -> Iterator[Outgoing]:
         return (outgoing for name, outgoing in self.outgoing.items() if name != source)
 
-    def _elsewhere(self, source: str, namespace: str) -> list[_Known]:
+    def _elsewhere(self, source: str, namespace: str) -> list[KnownFilter]:
         """Subscriptions of a namespace that come from other sources."""
         return [known for known in self._subscriptions.get(namespace, ()) if known.source != source]
 
-    def _from_elsewhere(self, source: str) -> Iterator[tuple[str, list[_Known]]]:
+    def _near(self, source: str, namespace: str, filter: Filter) -> list[KnownFilter]:
+        """Those of them that an advertisement may intersect."""
+        known = self._subscriptions[namespace].may_intersect(filter) if namespace in self._subscriptions else []
+        return [each for each in known if each.source != source]
+
+    def _from_elsewhere(self, source: str) -> Iterator[tuple[str, list[KnownFilter]]]:
         return ((namespace, self._elsewhere(source, namespace)) for namespace in self._subscriptions)
 
 
