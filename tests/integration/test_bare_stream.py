@@ -88,7 +88,7 @@ class Driver:
         assert self.process.wait(90) == 0
 
 
-@pytest.mark.parametrize("storage", ["s3", "none"])
+@pytest.mark.parametrize("storage", ["s3", pytest.param("none", marks=pytest.mark.soak)])
 def test_nothing_is_lost_or_repeated_whoever_is_killed(
     bare: BareCluster, objects: ObjectStore, elsewhere: Path, storage: str
 ) -> None:
