@@ -240,7 +240,7 @@ def test_links_need_a_key_of_their_own(tmp_path: Path) -> None:
         assert "needs a key with the scope broker" in first.log
         unknown = Broker(tmp_path, "B3", url, options=("--join-key", "lavant_wrong", *trusted))
         brokers.append(unknown)
-        wait_until(lambda: "wants a key" in unknown.log, lambda: unknown.log)
+        wait_until(lambda: "got one that it does not know" in unknown.log, lambda: unknown.log)
         right = Broker(tmp_path, "B4", url, options=("--join-key", broker_key, *trusted))
         brokers.append(right)
         wait_for_members_of(right, ["B1", "B4"])
