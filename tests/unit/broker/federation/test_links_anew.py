@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.property.federation_network import Network
 from tests.unit.broker.federation.test_links import chain, numbers, publication
 
 from lavant.broker.federation.state import NUMBERS_A_MS
@@ -86,7 +87,8 @@ def test_a_neighbour_that_was_removed_while_it_was_away_forgets_the_one_that_rem
     assert any("that waited for it and were deleted: 1" in each for each in network.notices), network.notices
 
 
-def test_a_broker_with_an_older_copy_of_its_data_joins_again_and_nothing_new_counts_as_a_copy() -> None:
+def older_copy_at_a() -> Network:
+    """B has five publications of A, which was restored to a copy from before."""
     network = chain("A", "B")
     network.request("B", Subscribe("true", "s"))
     broker = network.brokers["A"]
@@ -97,6 +99,11 @@ def test_a_broker_with_an_older_copy_of_its_data_joins_again_and_nothing_new_cou
     broker.durable = old
     network.pass_time(1)
     network.restart("A")
+    return network
+
+
+def test_a_broker_with_an_older_copy_of_its_data_joins_again_and_nothing_new_counts_as_a_copy() -> None:
+    network = older_copy_at_a()
     network.request("A", RemoveNeighbour("B"))
     network.join("A", "B")
     network.settle()
@@ -125,23 +132,14 @@ def test_a_data_directory_that_is_older_than_what_was_confirmed_is_refused() -> 
 
 def test_an_older_copy_that_publishes_before_its_link_opens_is_refused_too() -> None:
     """Its new publications have numbers that the neighbour has received already."""
-    network = chain("A", "B")
-    network.request("B", Subscribe("true", "s"))
-    broker = network.brokers["A"]
-    old = len(broker.records)
-    for x in range(5):
-        network.request("A", Publish([publication(x=x)]))
-    del broker.records[old:]
-    broker.durable = old
-    network.pass_time(1)
-    network.restart("A")
+    network = older_copy_at_a()
     for x in range(5, 15):
         network.request("A", Publish([publication(x=x)]))
     network.join("A", "B")
     network.settle()
     assert [each.code for each in network.refusals] == ["invalid"]
     assert "older copy" in network.refusals[0].reason
-    assert len(broker.node.machine.state.neighbours["B"].queue) == 10
+    assert len(network.brokers["A"].node.machine.state.neighbours["B"].queue) == 10
 
 
 @pytest.mark.parametrize(("rules", "first"), [(NUMBERS_RISE_WITH_LINKS - 1, 1), (RULES, 5_000 * NUMBERS_A_MS + 1)])
