@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 HOPS_MAX = 250
 """A publication that has crossed more links goes in circles. They are counted in 8 bits."""
-
-
 HOPELESS = ("InvalidValue", "LimitExceeded")
 """Refusals that would come again and again."""
 

@@ -431,17 +431,15 @@ class Router:
     def _others(self, source: str) -> Iterator[Outgoing]:
         return (outgoing for name, outgoing in self.outgoing.items() if name != source)
 
-    def _elsewhere(self, source: str, namespace: str) -> list[KnownFilter]:
-        """Subscriptions of a namespace that come from other sources."""
-        return [known for known in self._subscriptions.get(namespace, ()) if known.source != source]
-
     def _near(self, source: str, namespace: str, filter: Filter) -> list[KnownFilter]:
-        """Those of them that an advertisement may intersect."""
+        """Subscriptions of a namespace that come from other sources, and that an advertisement may intersect."""
         known = self._subscriptions[namespace].may_intersect(filter) if namespace in self._subscriptions else []
         return [each for each in known if each.source != source]
 
     def _from_elsewhere(self, source: str) -> Iterator[tuple[str, list[KnownFilter]]]:
-        return ((namespace, self._elsewhere(source, namespace)) for namespace in self._subscriptions)
+        """By namespace, all subscriptions that come from other sources."""
+        for namespace, filters in self._subscriptions.items():
+            yield namespace, [known for known in filters if known.source != source]
 
 
 @lru_cache(maxsize=PARSED_MAX)
